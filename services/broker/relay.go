@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"encoding/json"
+	"strings"
+
+	"nvpair/internal/jsonrpc"
+	"nvpair/shared/brokerapi"
+	"nvpair/shared/engine"
+	"nvpair/shared/nodesettings"
+)
+
+// relayTo returns the worker whose namespace a method is in (BR section 5), or ""
+// for none and for the methods in one that no client may call.
+func relayTo(method string) string {
+	switch method {
+	case "engine:configure-launch", "engine:set-reserved-port":
+		return ""
+	case "node/add", "node/remove", "nodes/list":
+		return workerManual
+	}
+	switch {
+	case strings.HasPrefix(method, nodesettings.Namespace):
+		return workerSettings
+	case strings.HasPrefix(method, "engine:"):
+		return workerEngines
+	case strings.HasPrefix(method, "cluster:"), strings.HasPrefix(method, "nodes:"):
+		return workerCluster
+	}
+	return ""
+}
+
+// relay passes a request on and its answer back, both untouched. Requests to one
+// worker go out in the client's order; answers come back as they come (DEC-4).
+func (b *Broker) relay(req *jsonrpc.Request, name, method string) {
+	w := b.byName[name]
+	l := w.current()
+	if l == nil {
+		req.Fail(jsonrpc.Errorf(jsonrpc.CodeFailed, "%s", w.absent))
+		return
+	}
+	l.conn.Start(method, req.Params, w.deadline, func(r jsonrpc.Response) {
+		req.Relay(r, w.callPrefix+" call failed")
+	})
+}
+
+// facade serves one engine's facade namespace. No facade runs yet, so all that
+// needs one says so.
+func (c *client) facade(req *jsonrpc.Request, e engine.Engine, m string) {
+	switch m {
+	case "shutdown", "node/set-priority": // generations of priorities are the broker's alone (DEC-48)
+		req.Fail(jsonrpc.MethodNotFound(req.Method))
+	case "get-status":
+		req.Reply(brokerapi.FacadeStatus{})
+	case "subscribe", "unsubscribe":
+		subscribe(req, c.facades[e.ID], m == "subscribe")
+	default:
+		if m == "set-port" && !portGiven(req.Params) {
+			req.Fail(jsonrpc.InvalidParams("port must be 1..65535"))
+			return
+		}
+		req.Fail(jsonrpc.Errorf(jsonrpc.CodeFailed, "%s not available", e.Proxy()))
+	}
+}
+
+func portGiven(params json.RawMessage) bool {
+	var p struct {
+		Port int `json:"port"`
+	}
+	return json.Unmarshal(params, &p) == nil && p.Port >= 1 && p.Port <= 65535
+}

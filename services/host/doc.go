@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package host is the command line of a node (nvpair). nvpair serve is a
+// headless parent of the process tree: it keeps the broker running and shares it
+// among any number of local clients through a control socket, the hub. The other
+// commands are such clients.
+//
+// Where things are: serve.go is the node's life, hub.go the broker's side of the
+// hub, hubclient.go a client's side, rpc.go how the commands reach a node, and
+// call.go, status.go and stop.go the commands.
+package host

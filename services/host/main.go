@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"nvpair/internal/worker"
+)
+
+// name is the binary, as in its messages and log lines.
+const name = "nvpair"
+
+// Exit statuses of the commands.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the answer was an error, or the node is degraded
+	exitUsage  = 2 // wrong command line; of status: no node is running
+)
+
+// command is one subcommand.
+type command struct {
+	name, args, help string
+	run              func(c *cli, args []string) int
+}
+
+func commands() []command {
+	return []command{
+		{"serve", "", "run a node on this machine until it is stopped", (*cli).serve},
+		{"status", "[--json]", "show the node: exit status 0 running, 1 degraded or starting, 2 not running", (*cli).status},
+		{"call", "METHOD [JSON]", "call a JSON-RPC method of the node and print its result", (*cli).call},
+		{"stop", "", "stop the node and wait until it is gone", (*cli).stop},
+	}
+}
+
+// cli is what the commands share.
+type cli struct {
+	std     worker.Streams
+	version string
+}
+
+// Main runs the command line and returns the exit status.
+func Main(args []string, version string, std worker.Streams) int {
+	c := &cli{std: std, version: version}
+	if len(args) == 0 {
+		c.usage()
+		return exitUsage
+	}
+	for _, cmd := range commands() {
+		if cmd.name == args[0] {
+			return cmd.run(c, args[1:])
+		}
+	}
+	switch strings.TrimLeft(args[0], "-") {
+	case "version":
+		fmt.Fprintln(std.Out, version)
+		return exitOK
+	case "help", "h":
+		c.usage()
+		return exitOK
+	}
+	fmt.Fprintf(std.Err, "%s: unknown command %q; %s --help lists them\n", name, args[0], name)
+	return exitUsage
+}
+
+func (c *cli) usage() {
+	fmt.Fprintf(c.std.Err, "%s makes your machines that run language models one.\n\nCommands:\n", name)
+	w := tabwriter.NewWriter(c.std.Err, 0, 0, 2, ' ', 0)
+	for _, cmd := range commands() {
+		fmt.Fprintf(w, "  %s %s %s\t%s\n", name, cmd.name, cmd.args, cmd.help)
+	}
+	fmt.Fprintf(w, "  %s --version\tprint the version\n", name)
+	_ = w.Flush()
+	fmt.Fprintf(c.std.Err, "\n%s COMMAND --help shows a command's flags. NVPAIR_DATA_DIR chooses the node's data directory.\n", name)
+}
+
+// parse parses a command's flags. Up to maxArgs arguments may follow them; flags
+// may also stand behind the arguments.
+func (c *cli) parse(cmd string, args []string, maxArgs int, define func(*flag.FlagSet)) (rest []string, code int, ok bool) {
+	fs := flag.NewFlagSet(name+" "+cmd, flag.ContinueOnError)
+	fs.SetOutput(c.std.Err)
+	define(fs)
+	for {
+		if err := fs.Parse(args); err != nil {
+			if err == flag.ErrHelp {
+				return nil, exitOK, false
+			}
+			return nil, exitUsage, false // the flag package has said why
+		}
+		if args = fs.Args(); len(args) == 0 {
+			break
+		}
+		rest = append(rest, args[0])
+		args = args[1:]
+	}
+	if len(rest) > maxArgs {
+		fmt.Fprintf(c.std.Err, "%s %s: unexpected argument %q\n", name, cmd, rest[maxArgs])
+		return nil, exitUsage, false
+	}
+	return rest, exitOK, true
+}
+
+// fail prints an error and returns the status of a failed command.
+func (c *cli) fail(err error) int {
+	fmt.Fprintf(c.std.Err, "%s: %v\n", name, err)
+	return exitFailed
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Main runs the tests of a package and exits; it is all that TestMain does. The same executable serves as the helper
+// processes of Host, so nothing may come before it. After the tests it removes what Bin built, and it fails the run if
+// a goroutine is left.
+func Main(m *testing.M) {
+	actAsHelper(os.Args)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := removeBin(); err != nil {
+			fmt.Fprintln(os.Stderr, "harness:", err)
+			code = max(code, 1)
+		}
+		os.Exit(code)
+	}))
+}
+
+// lacking ends a test whose needs this machine does not meet: skipped on a developer's machine, failed in CI, where a
+// suite that does not run must not look like one that passed.
+func lacking(t testing.TB, need string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("needs %s, and CI must not skip it", need)
+	}
+	t.Skipf("needs %s", need)
+}
