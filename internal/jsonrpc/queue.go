@@ -96,40 +96,44 @@ func (q *outQueue) overfull() bool {
 	return q.responses+q.inFlightR > q.max
 }
 
-// take waits for work and returns everything queued, snapshots last; a stream's
-// content is taken here. ok is false with the last batch of the link.
+// take waits for work and returns everything queued, snapshots last. ok is false
+// with the last batch of the link.
+//
+// Snapshots are taken before the frames: a snapshot then shows no change whose
+// frames, queued before the change was made, do not stand ahead of it.
 func (q *outQueue) take() (batch []byte, ok bool) {
-	for {
-		q.mu.Lock()
-		ending := q.half || q.closed
-		if len(q.buf) > 0 || len(q.dirty) > 0 || ending {
-			batch, q.buf = q.buf, q.spare[:0]
-			q.spare = nil
-			streams := q.dirty
-			q.dirty = nil
-			for _, s := range streams {
-				s.pending = false
-			}
-			q.inFlight, q.inFlightR, q.responses = len(batch), q.responses, 0
-			q.mu.Unlock()
-			return q.appendSnapshots(batch, streams), !ending
-		}
-		q.mu.Unlock()
-		<-q.wake // every end of the queue wakes it too
-	}
-}
-
-func (q *outQueue) appendSnapshots(batch []byte, streams []*Stream) []byte {
+	streams, ok := q.awaitWork()
+	var snapshots []byte
 	for _, s := range streams {
-		if params, ok := s.snapshot(); ok {
-			batch = appendRequest(batch, nil, s.method, params)
+		if params, some := s.snapshot(); some {
+			snapshots = appendRequest(snapshots, nil, s.method, params)
 		}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.inFlight = len(batch)
-	q.spare = batch // the writer is done with it when it takes again
-	return batch
+	batch = append(q.buf, snapshots...)
+	q.buf, q.spare = q.spare[:0], batch // spare is free again when the writer takes again
+	q.inFlight, q.inFlightR, q.responses = len(batch), q.responses, 0
+	return batch, ok
+}
+
+// awaitWork waits until something is queued or the queue ends, and returns the
+// marked streams. ok is false if it ends.
+func (q *outQueue) awaitWork() (streams []*Stream, ok bool) {
+	for {
+		q.mu.Lock()
+		ending := q.half || q.closed
+		if len(q.buf) > 0 || len(q.dirty) > 0 || ending {
+			streams, q.dirty = q.dirty, nil
+			for _, s := range streams {
+				s.pending = false
+			}
+			q.mu.Unlock()
+			return streams, !ending
+		}
+		q.mu.Unlock()
+		<-q.wake // every end of the queue wakes it too
+	}
 }
 
 // written says that the batch is on its way and its buffer free again.

@@ -128,8 +128,8 @@ func TestASnapshotMayMarkAndNotify(t *testing.T) {
 			return json.RawMessage(strconv.Itoa(rounds)), true
 		})
 		stream.Mark()
+		require.Contains(t, peer.line(), `"extra"`) // queued before the snapshot it was queued from
 		require.Contains(t, peer.line(), `"params":1`)
-		require.Contains(t, peer.line(), `"extra"`)
 		require.Contains(t, peer.line(), `"params":2`)
 	})
 }

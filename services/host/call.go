@@ -9,9 +9,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
+
+	"nvpair/shared/brokerapi"
 )
 
 // maxParamsBytes keeps a call within the node's frame limit, so that an
@@ -46,7 +49,7 @@ func (c *cli) call(args []string) int {
 		}
 		return exitFailed
 	case errors.Is(err, context.DeadlineExceeded):
-		return c.fail(fmt.Errorf("no answer to %s within %v", rest[0], timeout))
+		return c.fail(fmt.Errorf("no answer to %s within %v", rest[0], timeout)) // or not even ready
 	case err != nil:
 		return c.fail(err)
 	}
@@ -87,6 +90,11 @@ func callOnce(method string, params json.RawMessage, timeout time.Duration) (jso
 		return nil, err
 	}
 	defer n.close()
+	if !strings.HasPrefix(method, brokerapi.HubNamespace) {
+		if err := n.awaitReady(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if params == nil {
 		return n.call(ctx, method, nil)
 	}

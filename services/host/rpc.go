@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"sync"
 
 	"github.com/sourcegraph/jsonrpc2"
 
 	"nvpair/internal/appdir"
 	"nvpair/internal/filelock"
 	"nvpair/internal/ipc"
+	"nvpair/shared/brokerapi"
 )
 
 // errNoNode means that nothing serves the data directory.
@@ -23,7 +25,8 @@ var errNoNode = errors.New("no node is running")
 // node is a command's connection to the running node. The client side is a
 // library on purpose: an implementation that is not ours proves the wire.
 type node struct {
-	rpc *jsonrpc2.Conn
+	rpc   *jsonrpc2.Conn
+	ready chan struct{} // closed when the tree has said app:ready
 }
 
 // dial connects to the node that serves this user's data directory.
@@ -36,11 +39,31 @@ func dial(ctx context.Context) (*node, error) {
 	if err != nil {
 		return nil, explain(err, dataDir)
 	}
-	ignore := jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) {
+	n := &node{ready: make(chan struct{})}
+	var once sync.Once // a restarted broker is ready again
+	onReady := jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+		if req.Method == brokerapi.NotifyReady {
+			once.Do(func() { close(n.ready) })
+		}
 		return nil, nil
 	})
-	return &node{rpc: jsonrpc2.NewConn(context.WithoutCancel(ctx), jsonrpc2.NewPlainObjectStream(conn), ignore)}, nil
+	n.rpc = jsonrpc2.NewConn(context.WithoutCancel(ctx), jsonrpc2.NewPlainObjectStream(conn), onReady)
+	return n, nil
 }
+
+// awaitReady waits until the tree accepts requests.
+func (n *node) awaitReady(ctx context.Context) error {
+	select {
+	case <-n.ready:
+		return nil
+	case <-n.rpc.DisconnectNotify():
+		return errDisconnected
+	case <-ctx.Done():
+		return fmt.Errorf("the node is still starting: %w", ctx.Err())
+	}
+}
+
+var errDisconnected = errors.New("the node closed the connection")
 
 // dialAny returns the first endpoint that answers, or else the first error that
 // says more than that nobody is there.
@@ -78,7 +101,7 @@ func (n *node) call(ctx context.Context, method string, params any) (json.RawMes
 	var result json.RawMessage
 	err := n.rpc.Call(ctx, method, params, &result)
 	if errors.Is(err, jsonrpc2.ErrClosed) {
-		return nil, errors.New("the node closed the connection")
+		return nil, errDisconnected
 	}
 	return result, err
 }

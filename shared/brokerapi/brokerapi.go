@@ -24,6 +24,8 @@ const (
 
 // What the hub of nvpair serve adds (DEC-120).
 const (
+	HubNamespace = "hub/" // of the methods that the hub serves itself, with or without a broker
+
 	MethodHubStop       = "hub/stop"        // request, answered null before the node ends
 	MethodHubStatus     = "hub/status"      // -> HubStatus
 	NotifyHubBrokerLost = "hub/broker-lost" // HubBrokerLost; app:ready follows when it is back
