@@ -37,21 +37,22 @@ type Link struct {
 	loopDone chan struct{} // closed when the last message has been handled
 }
 
-// NewLink returns a link on which nothing moves before Serve.
+// NewLink returns a link on which nothing moves before Serve. Whatever is sent
+// meanwhile comes after the worker's announcement.
 func NewLink(cfg Config) *Link {
 	l := &Link{cfg: cfg, inbox: make(chan *jsonrpc.Request, inboxLen), loopDone: make(chan struct{})}
 	l.serving, l.stop = context.WithCancel(context.Background())
 	l.Conn = jsonrpc.New(cfg.Link, jsonrpc.Config{Handle: l.receive, Ended: l.inputEnded, Log: cfg.Log})
+	l.announce()
 	return l
 }
 
-// Serve announces the worker, then handles messages until ctx ends, the input
+// Serve announces the worker and handles messages until ctx ends, the input
 // ends or a shutdown request came, and returns when the link is closed. handle
 // takes what is no control message; a request must be answered, now or later.
 func (l *Link) Serve(ctx context.Context, handle func(*jsonrpc.Request)) {
 	defer context.AfterFunc(ctx, l.stop)()
 	defer l.stop()
-	l.announce()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -68,8 +69,8 @@ func (l *Link) Serve(ctx context.Context, handle func(*jsonrpc.Request)) {
 	<-ended
 }
 
-// announce sends the first two frames of every worker, in this order (DEC-113).
-// An error means that the link is gone, which Serve notices by itself.
+// announce queues the first two frames of every worker, in this order (DEC-113).
+// An empty queue takes them.
 func (l *Link) announce() {
 	_ = l.Notify(link.MethodReady, link.Ready{Version: l.cfg.Version})
 	_ = l.Notify(link.MethodHello, link.Hello{Liveness: 1, Version: l.cfg.Version})

@@ -154,20 +154,30 @@ func (b *lockedBuffer) String() string {
 func echo(_ *Link, r *jsonrpc.Request) { r.Reply(r.Method) }
 
 func TestReadyThenHelloAreTheFirstFrames(t *testing.T) {
-	handle := func(l *Link, r *jsonrpc.Request) { _ = l.Notify("handled", nil) }
-	serve(t, handle, func(p *peer) {
-		p.send(`{"jsonrpc":"2.0","method":"early"}`)
-		require.Equal(t, []string{`{"jsonrpc":"2.0","method":"handled"}`}, p.got())
+	serve(t, echo, func(p *peer) {
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"early"}`)
+		require.Equal(t, []string{`{"jsonrpc":"2.0","id":1,"result":"early"}`}, p.got()) // got looks at the first two
 	})
 }
 
 func TestNothingMovesBeforeServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, outW := io.Pipe()
 		inR, _ := io.Pipe()
-		l := NewLink(Config{Link: duplex{inR, outW}, Log: slog.New(slog.DiscardHandler), Level: new(slog.LevelVar)})
-		require.NoError(t, l.Notify("queued", nil)) // would block if it were written
+		outR, outW := io.Pipe()
+		l := NewLink(Config{Link: duplex{inR, outW}, Version: "1.2.3", Log: slog.New(slog.DiscardHandler),
+			Level: new(slog.LevelVar)})
+		require.NoError(t, l.Notify("impatient", nil))
+		sent := make(chan string)
+		go func() {
+			text, _ := io.ReadAll(outR)
+			sent <- string(text)
+		}()
 		synctest.Wait()
+		require.Empty(t, sent)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		l.Serve(ctx, l.Unknown)
+		require.Equal(t, ready+"\n"+hello+"\n"+`{"jsonrpc":"2.0","method":"impatient"}`+"\n", <-sent)
 	})
 }
 
@@ -200,12 +210,13 @@ func TestEveryPingIsAnsweredWithItsNumber(t *testing.T) {
 }
 
 func TestStuckHandlerIsAMissingPong(t *testing.T) {
-	release := make(chan struct{})
+	var release chan struct{}
 	stuck := func(l *Link, r *jsonrpc.Request) {
 		<-release
 		_ = l.Notify("done", nil)
 	}
-	synctestRelease := func(p *peer) { // channels of a bubble are made in it
+	serve(t, stuck, func(p *peer) {
+		release = make(chan struct{}) // of the bubble
 		p.send(`{"jsonrpc":"2.0","method":"work"}`)
 		p.send(`{"jsonrpc":"2.0","method":"worker/ping","params":{"seq":1}}`)
 		require.Empty(t, p.got())
@@ -214,8 +225,7 @@ func TestStuckHandlerIsAMissingPong(t *testing.T) {
 			`{"jsonrpc":"2.0","method":"done"}`,
 			`{"jsonrpc":"2.0","method":"worker/pong","params":{"seq":1}}`,
 		}, p.got())
-	}
-	serve(t, stuck, synctestRelease)
+	})
 }
 
 func TestUndecodablePingIsLoggedOnly(t *testing.T) {
