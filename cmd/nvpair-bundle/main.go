@@ -18,7 +18,9 @@ import (
 	"nvpair/services/errors"
 	"nvpair/services/host"
 	"nvpair/services/nodesettings"
+	"nvpair/services/proxy"
 	"nvpair/services/scanner"
+	"nvpair/services/scheduler"
 )
 
 // Versions is stamped by the build: name=version pairs, comma-separated.
@@ -46,6 +48,8 @@ func programs() map[string]func([]string, string, worker.Streams) int {
 		"nvpair-node-scanner":  scanner.Main,
 		"nvpair-errors":        errors.Main,
 		"nvpair-node-settings": nodesettings.Main,
+		"nvpair-proxy":         proxy.Main,
+		"nvpair-job-scheduler": scheduler.Main,
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
 // The data directory is <base>/Organisation/Product (WR-62).
@@ -101,4 +102,17 @@ func Environ() []string {
 		}
 	}
 	return env
+}
+
+// AllowedHosts returns the names of NVPAIR_ALLOWED_HOSTS, comma-separated and
+// without ports, in lower case: Host headers that plaintext listeners accept
+// besides the loopback ones (DEC-44).
+func AllowedHosts() []string {
+	var hosts []string
+	for h := range strings.SplitSeq(os.Getenv("NVPAIR_ALLOWED_HOSTS"), ",") {
+		if h = strings.ToLower(strings.TrimSpace(h)); h != "" {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
 }

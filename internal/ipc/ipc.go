@@ -2,7 +2,8 @@
 
 // Package ipc opens the byte streams that links run over: this process's standard
 // streams, and local endpoints (a Unix domain socket, on Windows a named pipe).
-// Both ends of an endpoint are checked to belong to the same user.
+// Both ends of an endpoint are checked to belong to the same user; on Windows only
+// the listening end checks.
 package ipc
 
 import "io"

@@ -113,6 +113,7 @@ func (c *Child) Start() error {
 	return nil
 }
 
+// begin marks the child as started, unless it is to stop already.
 func (c *Child) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,8 +227,12 @@ func (c *Child) watch(p *Process, link Link) (cause string, healthy bool) {
 	go func() { defer close(p.exited); p.group.AwaitExit() }()
 
 	cause, healthy = c.attend(p, link, linkEnded)
-	if c.stop.Err() != nil && cause == "" {
-		c.ladder(p, link)
+	switch {
+	case cause == lostLink:
+		// It may be in the middle of an end that something else asked for.
+		c.ladder(p, link, c.cfg.Policy.StopGrace)
+	case c.stop.Err() != nil && cause == "":
+		c.ladder(p, link, time.Until(c.deadline))
 	}
 	state := c.finish(p, cancel, linkEnded, errEnded)
 	if cause == "" {
@@ -263,7 +268,7 @@ func (c *Child) attend(p *Process, link Link, linkEnded <-chan struct{}) (cause 
 		case <-deaf: // likewise
 			linkEnded, deaf, lost = nil, nil, time.After(c.cfg.Policy.Drain)
 		case <-lost:
-			return "closed its link", healthy
+			return lostLink, healthy
 		case <-ticks.C:
 			ping, hung := p.live.tick(c.cfg.Policy, func() bool { return c.cfg.Ours(p.Path) })
 			if hung != "" {
@@ -276,12 +281,17 @@ func (c *Child) attend(p *Process, link Link, linkEnded <-chan struct{}) (cause 
 	}
 }
 
+// lostLink is the cause of an end that we made because nothing could be said to a
+// process any more.
+const lostLink = "closed its link"
+
 // ladder asks a process to end, then makes it: end of input, terminate signal,
-// kill (BR-73).
-func (c *Child) ladder(p *Process, link Link) {
+// kill (BR-73). left is the time there is for the first step, as far as it is
+// more than the least.
+func (c *Child) ladder(p *Process, link Link, left time.Duration) {
 	c.setState(StateStopping, p.PID)
 	link.CloseWrite()
-	grace := max(min(c.cfg.Policy.StopGrace, time.Until(c.deadline)), c.cfg.Policy.MinGrace)
+	grace := max(min(c.cfg.Policy.StopGrace, left), c.cfg.Policy.MinGrace)
 	if p.awaitExit(grace) {
 		return
 	}

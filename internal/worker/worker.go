@@ -91,7 +91,7 @@ func (l *Link) inputEnded() {
 
 func (l *Link) dispatch(req *jsonrpc.Request, handle func(*jsonrpc.Request)) {
 	switch {
-	case req.Method == link.MethodPing:
+	case req.Method == link.MethodPing && req.IsNotification():
 		l.pong(req)
 	case req.Method == link.MethodSetLogLevel:
 		l.setLevel(req)

@@ -167,17 +167,16 @@ func TestNothingMovesBeforeServe(t *testing.T) {
 		l := NewLink(Config{Link: duplex{inR, outW}, Version: "1.2.3", Log: slog.New(slog.DiscardHandler),
 			Level: new(slog.LevelVar)})
 		require.NoError(t, l.Notify("impatient", nil))
-		sent := make(chan string)
-		go func() {
-			text, _ := io.ReadAll(outR)
-			sent <- string(text)
-		}()
+		var sent lockedBuffer
+		ended := make(chan struct{})
+		go func() { defer close(ended); _, _ = io.Copy(&sent, outR) }()
 		synctest.Wait()
-		require.Empty(t, sent)
+		require.Empty(t, sent.String())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		l.Serve(ctx, l.Unknown)
-		require.Equal(t, ready+"\n"+hello+"\n"+`{"jsonrpc":"2.0","method":"impatient"}`+"\n", <-sent)
+		<-ended
+		require.Equal(t, ready+"\n"+hello+"\n"+`{"jsonrpc":"2.0","method":"impatient"}`+"\n", sent.String())
 	})
 }
 
@@ -336,5 +335,17 @@ func TestRequestMayBeAnsweredLater(t *testing.T) {
 		require.Equal(t, []string{`{"jsonrpc":"2.0","method":"worker/pong","params":{"seq":1}}`}, p.got())
 		kept[0].Reply("at last")
 		require.Equal(t, `{"jsonrpc":"2.0","id":1,"result":"at last"}`, p.got()[1])
+	})
+}
+
+func TestHandlerThatWaitsForAnAnswerEndsWithTheLink(t *testing.T) {
+	var err error
+	handle := func(l *Link, r *jsonrpc.Request) { _, err = l.Call(context.Background(), "question", nil) }
+	serve(t, handle, func(p *peer) {
+		p.send(`{"jsonrpc":"2.0","method":"work"}`)
+		require.Equal(t, []string{`{"jsonrpc":"2.0","id":1,"method":"question"}`}, p.got())
+		require.NoError(t, p.in.Close())
+		p.requireEnded()
+		require.ErrorIs(t, err, jsonrpc.ErrClosed)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"nvpair/internal/applog"
 	"nvpair/internal/jsonrpc"
 	"nvpair/internal/supervise"
+	"nvpair/services/broker/feed"
 )
 
 // Broker is a running tree.
@@ -29,7 +30,11 @@ type Broker struct {
 	nodes         *nodeStore
 	registrations *registrations
 	funnel        *funnel
-	workloads     *workloadIndex
+	facades       *facades
+	manifests     *manifests
+	workloads     *workloadFlow
+	telemetry     *feed.Telemetry
+	priorities    *priorities
 }
 
 // workerState is one worker over all its incarnations.
@@ -65,13 +70,16 @@ func Run(ctx context.Context, cfg Config) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	b := newBroker(cfg, stop)
+	endJobs := b.workloads.start()
 	if err := b.startWorkers(); err != nil {
 		b.teardown()
+		endJobs()
 		_ = cfg.Client.Close()
 		return err
 	}
 	b.client.serve(ctx)
 	b.teardown()
+	endJobs() // behind what the workers said while they stopped (BR-75)
 	cfg.Log.Info("shutdown complete")
 	return nil
 }
@@ -82,7 +90,12 @@ func newBroker(cfg Config, stop context.CancelFunc) *Broker {
 	b.nodes = newNodeStore(cfg.Log, b.nodesChanged)
 	b.registrations = newRegistrations(b)
 	b.funnel = newFunnel(b)
-	b.workloads = newWorkloadIndex()
+	b.facades = newFacades(b)
+	b.manifests = newManifests(b)
+	b.workloads = newWorkloadFlow(b)
+	b.telemetry = feed.NewTelemetry()
+	b.priorities = &priorities{b: b}
+	b.nodes.lost = b.nodeLost
 	for _, d := range catalog() {
 		w := &workerState{definition: d}
 		if !d.planned {
@@ -129,7 +142,7 @@ func (b *Broker) childConfig(w *workerState) supervise.Config {
 			}
 			return exec.Command(w.path, args...)
 		},
-		Attach:    func(p *supervise.Process) supervise.Link { return b.attach(w, p) },
+		Attach:    func(p *supervise.Process) supervise.Link { return newWorkerLink(b, w, p, p.Transport()) },
 		Stderr:    b.forwardStderr,
 		Ours:      isOurs,
 		Ended:     func(p *supervise.Process, cause string) { b.workerEnded(w, cause) },

@@ -39,6 +39,7 @@ type definition struct {
 	spawned  func(context.Context, *Broker, *workerLink)       // after each spawn, on its own goroutine; nil for nothing
 	received func(*Broker, *workerLink, *jsonrpc.Request) bool // notifications of this worker; false = unknown
 	ended    func(*Broker)                                     // drops derived state (BR-11); nil for nothing
+	drained  func(*Broker, *workerLink)                        // once all that an incarnation said was handled; nil for nothing
 }
 
 // Supervisor names, as they stand in crash ids.
@@ -75,6 +76,7 @@ func catalog() []definition {
 		{
 			name: workerSettings, label: "settings", binary: "nvpair-node-settings", pathFlag: "settings-path",
 			absent: "node-settings not available", callPrefix: "settings", deadline: 5 * time.Second,
+			maxFrame: 4 * mib, // a value taken in a frame of 1 MiB may be twice as long when it is encoded again
 			received: (*Broker).fromSettings,
 		},
 		{
@@ -86,12 +88,15 @@ func catalog() []definition {
 			maxFrame: nodeInfoFrame,
 		},
 		{
-			planned: true, name: workerProxy, label: "proxy", binary: "nvpair-proxy", pathFlag: "proxy-path",
+			name: workerProxy, label: "proxy", binary: "nvpair-proxy", pathFlag: "proxy-path",
 			callPrefix: "proxy", deadline: 5 * time.Second,
+			args: clusterDirArgs, spawned: proxySpawned, received: (*Broker).fromProxy, ended: (*Broker).proxyEnded,
+			drained: proxyDrained,
 		},
 		{
 			planned: true, name: workerWorkloads, label: "workload-manager", binary: "nvpair-workload-manager", pathFlag: "workload-manager-path",
 			maxFrame: snapshotFrame,
+			args:     clusterDirArgs, spawned: workloadsSpawned, received: (*Broker).fromWorkloads, drained: workloadsDrained,
 		},
 		{
 			planned: true, name: workerManual, label: "manual-nodes", binary: "nvpair-manual-nodes", pathFlag: "manual-nodes-path",
@@ -102,7 +107,8 @@ func catalog() []definition {
 			absent: "nvpair-cluster-manager not available", callPrefix: "cluster-manager", deadline: 30 * time.Second,
 		},
 		{
-			planned: true, name: workerScheduler, label: "scheduler", binary: "nvpair-job-scheduler", pathFlag: "scheduler-path",
+			name: workerScheduler, label: "scheduler", binary: "nvpair-job-scheduler", pathFlag: "scheduler-path",
+			spawned: schedulerSpawned, received: (*Broker).fromScheduler, drained: schedulerDrained,
 		},
 	}
 }

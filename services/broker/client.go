@@ -41,6 +41,9 @@ func newClient(b *Broker) *client {
 		RefuseInvalid: true,
 		Log:           b.cfg.Log.With("link", "client"),
 	})
+	// The first frame, whatever a worker has to say while the tree starts:
+	// nothing is written before serve.
+	c.notify(brokerapi.NotifyReady, link.Ready{Version: b.cfg.Version})
 	c.own = c.table()
 	for _, e := range engine.All() {
 		c.facades[e.ID] = new(atomic.Bool)
@@ -55,10 +58,7 @@ func newClient(b *Broker) *client {
 }
 
 // serve announces the tree and answers until the client's stream or ctx ends.
-// Nothing reaches the client before app:ready: frames queued earlier stand
-// behind it, and snapshots behind all frames.
 func (c *client) serve(ctx context.Context) {
-	c.notify(brokerapi.NotifyReady, link.Ready{Version: c.b.cfg.Version})
 	if err := c.conn.Run(ctx); err != nil {
 		c.b.cfg.Log.Warn("client link failed", "err", err)
 	}
@@ -82,6 +82,8 @@ func (b *Broker) nodesChanged() {
 			l.nodes.Mark()
 		}
 	}
+	b.facades.nodesChanged()
+	b.workloads.nodesChanged()
 }
 
 // receive runs on the client's read loop and never waits for a worker (BR-23).
@@ -139,9 +141,7 @@ func (c *client) table() map[string]func(*jsonrpc.Request) {
 
 		brokerapi.MethodWorkloadsSubscribe:   func(req *jsonrpc.Request) { subscribe(req, &c.workloads, true) },
 		brokerapi.MethodWorkloadsUnsubscribe: func(req *jsonrpc.Request) { subscribe(req, &c.workloads, false) },
-		brokerapi.MethodWorkloadsGetInitial: func(req *jsonrpc.Request) {
-			req.Reply(brokerapi.Workloads{Workloads: c.b.workloads.all()})
-		},
+		brokerapi.MethodWorkloadsGetInitial:  func(req *jsonrpc.Request) { c.b.workloads.initial(req) },
 
 		brokerapi.MethodEngineSubscribe:   func(req *jsonrpc.Request) { subscribe(req, &c.engines, true) },
 		brokerapi.MethodEngineUnsubscribe: func(req *jsonrpc.Request) { subscribe(req, &c.engines, false) },

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -61,8 +62,11 @@ func resolvePaths(explicit map[string]string, log *slog.Logger) (map[string]stri
 	paths := make(map[string]string)
 	for _, d := range catalog() {
 		path, given := explicit[d.binary]
-		if !given {
+		switch {
+		case !given:
 			path = "./" + d.binary + exeSuffix()
+		case path != "" && filepath.Base(path) == path:
+			path = "./" + path // else it would be looked for in PATH
 		}
 		_, err := os.Stat(path)
 		switch {

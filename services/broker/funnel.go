@@ -17,7 +17,9 @@ import (
 type funnel struct {
 	b *Broker
 
-	mu sync.Mutex // guards the rest
+	// mu guards the rest. It is held over sends of standing conditions, which only
+	// queue, so that a store sees reports, clears and replays in one order.
+	mu sync.Mutex
 	// standing are the broker's own conditions that have not ended, by id. A
 	// restarted store is told of them again (DEC-115).
 	standing map[string]serviceerror.ServiceError
@@ -85,20 +87,28 @@ func (f *funnel) send(method string, params any) {
 func (f *funnel) raise(e serviceerror.ServiceError) {
 	e = f.stamped(e)
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.standing[e.ID] = e
-	f.mu.Unlock()
 	f.send(serviceerror.MethodReport, e)
 }
 
 // lower ends a condition. One that does not stand is no event.
 func (f *funnel) lower(id string) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	_, stood := f.standing[id]
 	delete(f.standing, id)
-	f.mu.Unlock()
 	if stood {
 		f.send(serviceerror.MethodClear, serviceerror.Clear{ID: id, ClearedBy: f.b.cfg.NodeID})
 	}
+}
+
+// stands reports whether a condition of the broker's own has not ended.
+func (f *funnel) stands(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, stands := f.standing[id]
+	return stands
 }
 
 // reportCrash raises the entry of a worker that ended. The store's own end is
@@ -127,12 +137,8 @@ func (f *funnel) clearCrash(worker string) { f.lower(serviceerror.CrashID(worker
 // replay tells a new store of everything that stands.
 func (f *funnel) replay(l *workerLink) {
 	f.mu.Lock()
-	standing := make([]serviceerror.ServiceError, 0, len(f.standing))
+	defer f.mu.Unlock()
 	for _, e := range f.standing {
-		standing = append(standing, e)
-	}
-	f.mu.Unlock()
-	for _, e := range standing {
 		_ = l.conn.Notify(serviceerror.MethodReport, e) // a store that cannot take it has just died again
 	}
 }

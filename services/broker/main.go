@@ -113,7 +113,7 @@ func lockDataDir(ctx context.Context, cfg Config) (*filelock.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	lock, err := filelock.Acquire(ctx, filepath.Join(cfg.DataDir, "run", "broker.lock"),
-		filelock.Info{PID: os.Getpid(), Kind: name, Version: cfg.Version})
+		filelock.Info{PID: os.Getpid(), StartTime: time.Now().Format(time.RFC3339), Kind: name, Version: cfg.Version})
 	var held *filelock.HeldError
 	if errors.As(err, &held) {
 		return nil, fmt.Errorf("another broker is running for this data directory: %w", err)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,9 @@ const maxNodes = 512
 type nodeStore struct {
 	log     *slog.Logger
 	changed func() // called after each mutation, outside the lock
+	// lost, if set, is called outside the lock after changed when a node's last
+	// claim is gone. Set it before the first node comes.
+	lost func(discovery.DirectoryNode)
 
 	mu      sync.Mutex // guards records
 	records map[string]nodeRecord
@@ -58,13 +62,22 @@ func (s *nodeStore) upsert(n discovery.DirectoryNode, generation int) {
 }
 
 // remove drops a claim; one that is not held is no event (BR-37).
-func (s *nodeStore) remove(hostUUID string) {
+func (s *nodeStore) remove(hostUUID string) { s.removeOlder(hostUUID, math.MaxInt) }
+
+// removeOlder drops a claim unless a scanner from that generation on made it.
+func (s *nodeStore) removeOlder(hostUUID string, generation int) {
 	s.mu.Lock()
-	_, known := s.records[hostUUID]
-	delete(s.records, hostUUID)
+	r, known := s.records[hostUUID]
+	old := known && r.generation < generation
+	if old {
+		delete(s.records, hostUUID)
+	}
 	s.mu.Unlock()
-	if known {
+	if old {
 		s.changed()
+		if s.lost != nil {
+			s.lost(r.scanner)
+		}
 	}
 }
 
@@ -79,8 +92,16 @@ func (s *nodeStore) dropOlder(generation int) {
 	}
 	s.mu.Unlock()
 	for _, uuid := range stale {
-		s.remove(uuid)
+		s.removeOlder(uuid, generation) // it may have been announced meanwhile
 	}
+}
+
+// name returns what to call a node: its name, or the uuid of one that has none or
+// is not in the directory.
+func (s *nodeStore) name(hostUUID string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.records[hostUUID].scanner.Name, hostUUID)
 }
 
 // available returns the client's view, sorted by id, then host uuid.
@@ -135,6 +156,9 @@ func (r nodeRecord) project() discovery.AvailableNode {
 func (b *Broker) fromScanner(l *workerLink, req *jsonrpc.Request) bool {
 	switch req.Method {
 	case discovery.NotifyNodeDiscovered, discovery.NotifyNodeUpdated, discovery.NotifyNodeRemoved:
+	case discovery.NotifyNodeTelemetry:
+		b.observed(l, req)
+		return true
 	default:
 		return false
 	}

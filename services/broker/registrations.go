@@ -45,6 +45,24 @@ func (r *registrations) set(reg discovery.Registration) {
 	}
 }
 
+// remove withdraws a service; one that is not registered is no event.
+func (r *registrations) remove(service string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.entries[service]; !known {
+		return
+	}
+	delete(r.entries, service)
+	if l := r.b.byName[workerScanner].current(); l != nil {
+		l.conn.Start(discovery.MethodUnregister, encode(discovery.Unregistration{Service: service}), relayDeadline,
+			func(resp jsonrpc.Response) {
+				if _, err := resp.Decode(); err != nil {
+					r.b.cfg.Log.Warn("service not withdrawn", "service", service, "err", err)
+				}
+			})
+	}
+}
+
 // replay tells a new scanner everything, in key order.
 func (r *registrations) replay(l *workerLink) {
 	r.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"nvpair/internal/jsonrpc"
-	"nvpair/shared/brokerapi"
 	"nvpair/shared/engine"
 	"nvpair/shared/nodesettings"
 )
@@ -53,15 +52,28 @@ func (c *client) facade(req *jsonrpc.Request, e engine.Engine, m string) {
 	case "shutdown", "node/set-priority": // generations of priorities are the broker's alone (DEC-48)
 		req.Fail(jsonrpc.MethodNotFound(req.Method))
 	case "get-status":
-		req.Reply(brokerapi.FacadeStatus{})
+		req.Reply(c.b.facades.status(e))
 	case "subscribe", "unsubscribe":
-		subscribe(req, c.facades[e.ID], m == "subscribe")
+		if subscribe(req, c.facades[e.ID], m == "subscribe") && m == "subscribe" {
+			c.facadeBaseline(e)
+		}
 	default:
 		if m == "set-port" && !portGiven(req.Params) {
 			req.Fail(jsonrpc.InvalidParams("port must be 1..65535"))
 			return
 		}
-		req.Fail(jsonrpc.Errorf(jsonrpc.CodeFailed, "%s not available", e.Proxy()))
+		if !c.b.facades.isUp(e) {
+			req.Fail(jsonrpc.Errorf(jsonrpc.CodeFailed, "%s not available", e.Proxy()))
+			return
+		}
+		c.b.relay(req, workerProxy, e.ID+":"+m)
+	}
+}
+
+// facadeBaseline repeats a facade's ready to a new subscriber, if it is up.
+func (c *client) facadeBaseline(e engine.Engine) {
+	if ready := c.b.facades.baseline(e); ready != nil {
+		c.notify(e.Proxy()+":ready", ready)
 	}
 }
 

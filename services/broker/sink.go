@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,6 +19,7 @@ import (
 const (
 	sinkLines   = 4096
 	sinkBytes   = 4 * mib
+	sinkChunk   = 64 << 10 // written at a time
 	sinkGrace   = 2 * time.Second
 	maxLogLine  = 1 * mib
 	unsentFile  = "nvpair-broker-unsent.log"
@@ -34,8 +36,8 @@ type Sink struct {
 	done     chan struct{} // closed when the forwarder has returned
 
 	mu       sync.Mutex // guards the rest; the file is written under it, on overflow only
-	lines    [][]byte
-	bytes    int
+	lines    [][]byte   // queued, or on their way to out
+	bytes    int        // of lines
 	file     *os.File
 	diverted int // lines in the file that no notice has told of yet
 	lost     int // of these, not even in the file
@@ -95,13 +97,12 @@ func (s *Sink) forward() {
 	defer close(s.done)
 	for range s.wake {
 		for {
-			chunk, more := s.take()
-			if len(chunk) > 0 {
-				_, _ = s.out.Write(chunk) // where diagnostics cannot go, nobody can be told
-			}
-			if !more {
+			chunk, lines := s.next()
+			if len(chunk) == 0 {
 				break
 			}
+			_, _ = s.out.Write(chunk) // where diagnostics cannot go, nobody can be told
+			s.sent(lines)
 		}
 		s.mu.Lock()
 		closed := s.closed
@@ -112,22 +113,37 @@ func (s *Sink) forward() {
 	}
 }
 
-// take returns everything queued as one chunk, and whether there was anything.
-func (s *Sink) take() (chunk []byte, more bool) {
+// next returns the oldest lines as one chunk, or else the notice that is due.
+// Lines stay queued until they are sent, so that they count as long as they are
+// held and Close can keep what a stuck reader does not take.
+func (s *Sink) next() (chunk []byte, lines int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.lines {
+		if lines > 0 && len(chunk)+len(l) > sinkChunk {
+			break
+		}
 		chunk = append(chunk, l...)
+		lines++
 	}
-	more = len(s.lines) > 0
-	s.lines, s.bytes = s.lines[:0], 0
-	if cap(s.lines) > 64 {
+	if lines == 0 && s.diverted > 0 {
+		chunk = s.noticeLocked()
+	}
+	return chunk, lines
+}
+
+// sent drops lines that were written, if Close has not taken them meanwhile.
+func (s *Sink) sent(lines int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines = min(lines, len(s.lines))
+	for _, l := range s.lines[:lines] {
+		s.bytes -= len(l)
+	}
+	s.lines = slices.Delete(s.lines, 0, lines)
+	if len(s.lines) == 0 && cap(s.lines) > 64 {
 		s.lines = nil // an idle tree keeps no memory of a burst
 	}
-	if !more && s.diverted > 0 && !s.closed {
-		chunk, more = s.noticeLocked(), true
-	}
-	return chunk, more
 }
 
 // noticeLocked tells, once forwarding goes on, what did not go this way.
@@ -143,7 +159,7 @@ func (s *Sink) noticeLocked() []byte {
 }
 
 // Close forwards what is queued, for two seconds at most; what is left then goes
-// to the file.
+// to the file, with the lines of which a stuck reader has taken a part.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -163,7 +179,8 @@ func (s *Sink) Close() error {
 	for _, l := range s.lines {
 		s.divertLocked(l)
 	}
-	s.lines = nil
+	s.lines, s.bytes = nil, 0
+	s.diverted, s.lost = 0, 0 // nobody is left to tell
 	if s.file == nil {
 		return nil
 	}

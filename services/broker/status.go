@@ -24,7 +24,7 @@ func (b *Broker) status() brokerapi.Status {
 		s.Workers = append(s.Workers, w.status())
 	}
 	for _, e := range b.cfg.Engines {
-		s.Facades = append(s.Facades, brokerapi.Facade{Engine: e.ID})
+		s.Facades = append(s.Facades, brokerapi.Facade{Engine: e.ID, FacadeStatus: b.facades.status(e)})
 	}
 	return s
 }
@@ -37,7 +37,7 @@ func (w *workerState) status() brokerapi.Worker {
 	case w.child != nil:
 		c := w.child.Status()
 		s.State, s.PID, s.LastEnd = string(c.State), c.PID, c.LastEnd
-		s.Restarts = c.Generation - 1
+		s.Restarts = max(0, c.Generation-1)
 		s.SinceMillis = time.Since(c.Since).Milliseconds()
 	case s.LastEnd != "":
 		s.State = brokerapi.StateFailed

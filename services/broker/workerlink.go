@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -29,15 +30,15 @@ type workerLink struct {
 	services atomic.Pointer[[]string] // nil = not subscribed
 }
 
-// attach makes and publishes the link of a new incarnation. It runs before
-// anything is read from the process.
-func (b *Broker) attach(w *workerState, p *supervise.Process) supervise.Link {
+// newWorkerLink makes and publishes the link of a new incarnation over its
+// standard streams. It runs before anything is read from the process.
+func newWorkerLink(b *Broker, w *workerState, p *supervise.Process, streams io.ReadWriteCloser) *workerLink {
 	l := &workerLink{b: b, worker: w, process: p}
-	l.conn = jsonrpc.New(p.Transport(), jsonrpc.Config{
+	l.conn = jsonrpc.New(streams, jsonrpc.Config{
 		Handle:        l.receive,
 		Heard:         p.Heard,
 		MaxFrameBytes: w.maxFrame,
-		Log:           b.cfg.Log.With("link", w.name),
+		Log:           l.log(),
 	})
 	l.nodes = l.conn.NewStream(discovery.NotifyNodes, l.directory)
 	w.setLink(l)
@@ -46,17 +47,22 @@ func (b *Broker) attach(w *workerState, p *supervise.Process) supervise.Link {
 }
 
 // Serve handles the link until the worker has closed it. What is to be done
-// after each spawn runs beside it and ends with ctx (BR-16).
+// after each spawn runs beside it and ends with ctx (BR-16) or the link.
 func (l *workerLink) Serve(ctx context.Context) {
+	spawned, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	if l.worker.spawned != nil {
-		wg.Go(func() { l.worker.spawned(ctx, l.b, l) })
+		wg.Go(func() { l.worker.spawned(spawned, l.b, l) })
 	}
 	// The link outlives ctx: what a worker says while it stops still counts (BR-75).
 	if err := l.conn.Run(context.WithoutCancel(ctx)); err != nil {
 		l.b.cfg.Log.Warn("link failed", "worker", l.worker.name, "err", err)
 	}
+	end()
 	wg.Wait()
+	if l.worker.drained != nil {
+		l.worker.drained(l.b, l)
+	}
 }
 
 // CloseWrite ends the worker's input.
@@ -125,6 +131,9 @@ func (l *workerLink) directory() (json.RawMessage, bool) {
 	}
 	return encode(l.b.nodes.directory(*services)), true
 }
+
+// log is the log of this link.
+func (l *workerLink) log() *slog.Logger { return l.b.cfg.Log.With("link", l.worker.name) }
 
 func (l *workerLink) undecodable(req *jsonrpc.Request, err error) {
 	l.b.cfg.Log.Warn("undecodable notification dropped", "worker", l.worker.name, "method", req.Method, "err", err)

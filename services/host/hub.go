@@ -25,6 +25,9 @@ import (
 const (
 	// maxClients bounds what a runaway program can make the hub hold.
 	maxClients = 64
+	// maxCalls bounds a client's calls that wait for an answer, so that one
+	// client cannot use up what the broker's link takes.
+	maxCalls = jsonrpc.DefaultMaxCalls
 	// brokerFrame takes the largest answer a worker can give, with its envelope.
 	brokerFrame = 8<<20 + 64<<10
 	// localDeadline is for the hub's own calls to the broker.
@@ -36,22 +39,25 @@ var errBrokerExhausted = errors.New("the broker keeps failing; its last messages
 // hub shares one broker among clients: ids are rewritten, subscriptions are kept
 // per client, and the newest snapshots are kept for whoever subscribes next.
 type hub struct {
-	cfg     serveConfig
-	broker  *supervise.Child
-	stop    context.CancelCauseFunc
-	ln      net.Listener // set by run
-	clients sync.WaitGroup
+	cfg       serveConfig
+	broker    *supervise.Child
+	ln        net.Listener
+	stop      context.CancelCauseFunc
+	clients   sync.WaitGroup
+	announced sync.WaitGroup // what is being written to cfg.Out
 
-	mu        sync.Mutex // guards the rest
+	// mu guards the rest. Clients are told under it, which only queues.
+	// Lock order: hub.mu, then hubClient.mu.
+	mu        sync.Mutex
 	link      *brokerLink
 	ready     json.RawMessage            // params of app:ready; nil while there is no broker
 	snapshots map[string]json.RawMessage // newest params by notification
 	connected map[*hubClient]struct{}
 }
 
-func newHub(cfg serveConfig, stop context.CancelCauseFunc) *hub {
+func newHub(cfg serveConfig, ln net.Listener, stop context.CancelCauseFunc) *hub {
 	h := &hub{
-		cfg: cfg, stop: stop,
+		cfg: cfg, ln: ln, stop: stop,
 		snapshots: make(map[string]json.RawMessage),
 		connected: make(map[*hubClient]struct{}),
 	}
@@ -60,7 +66,7 @@ func newHub(cfg serveConfig, stop context.CancelCauseFunc) *hub {
 		Policy:    cfg.Policy,
 		Log:       cfg.Log,
 		Command:   func() *exec.Cmd { return cfg.command() },
-		Attach:    h.attach,
+		Attach:    func(p *supervise.Process) supervise.Link { return newBrokerLink(h, p, p.Transport()) },
 		Stderr:    func(r io.Reader) { _, _ = io.Copy(cfg.Err, r) },
 		Ours:      func(string) bool { return false }, // the hub announces it at app:ready
 		Ended:     h.brokerEnded,
@@ -71,14 +77,11 @@ func newHub(cfg serveConfig, stop context.CancelCauseFunc) *hub {
 }
 
 // run serves clients until ctx ends, and returns when all of them are gone.
-func (h *hub) run(ctx context.Context, ln net.Listener) {
-	h.mu.Lock()
-	h.ln = ln
-	h.mu.Unlock()
-	closing := context.AfterFunc(ctx, func() { _ = ln.Close() })
+func (h *hub) run(ctx context.Context) {
+	closing := context.AfterFunc(ctx, func() { _ = h.ln.Close() })
 	defer closing()
 	for {
-		conn, err := ln.Accept()
+		conn, err := h.ln.Accept()
 		switch {
 		case err == nil:
 			h.accept(ctx, conn)
@@ -126,13 +129,15 @@ type brokerLink struct {
 	conn    *jsonrpc.Conn
 }
 
-func (h *hub) attach(p *supervise.Process) supervise.Link {
+// newBrokerLink makes and publishes the link to a new broker over its standard
+// streams.
+func newBrokerLink(h *hub, p *supervise.Process, streams io.ReadWriteCloser) *brokerLink {
 	l := &brokerLink{h: h, process: p}
-	l.conn = jsonrpc.New(p.Transport(), jsonrpc.Config{
+	l.conn = jsonrpc.New(streams, jsonrpc.Config{
 		Handle:        l.receive,
 		Heard:         p.Heard,
 		MaxFrameBytes: brokerFrame,
-		MaxCalls:      maxClients * jsonrpc.DefaultMaxCalls,
+		MaxCalls:      (maxClients + 1) * maxCalls, // one share for the hub's own
 		Log:           h.cfg.Log.With("link", "broker"),
 	})
 	h.mu.Lock()
@@ -193,8 +198,8 @@ func (l *brokerLink) brokerReady(params json.RawMessage) {
 	l.h.mu.Unlock()
 	l.conn.Start(brokerapi.MethodStatus, nil, localDeadline, func(r jsonrpc.Response) {
 		var s brokerapi.Status
-		if json.Unmarshal(r.Result, &s) == nil {
-			l.h.cfg.announce(s, l.h.listener())
+		if json.Unmarshal(r.Result, &s) == nil { // beside the reader: the terminal may be stuck
+			l.h.announced.Go(func() { l.h.cfg.announce(s, l.h.ln.Addr()) })
 		}
 	})
 }
@@ -206,12 +211,6 @@ func namespaces() []string {
 		list = append(list, e.Proxy())
 	}
 	return list
-}
-
-func (h *hub) listener() net.Listener {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ln
 }
 
 func (h *hub) remember(method string, params json.RawMessage) {
@@ -228,6 +227,16 @@ func (h *hub) snapshot(method string, params json.RawMessage) {
 	h.snapshots[method] = params
 	for c := range h.connected {
 		c.streams[method].Mark()
+	}
+}
+
+// baseline sends a new subscriber the newest params of a notification, if there
+// are any. A newer event cannot come in between and be followed by the older one.
+func (h *hub) baseline(c *hubClient, method string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if params := h.snapshots[method]; params != nil {
+		c.notify(method, params)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"nvpair/internal/jsonrpc"
@@ -29,6 +30,7 @@ type hubClient struct {
 	drop context.CancelFunc // set by serve
 
 	streams map[string]*jsonrpc.Stream // snapshots by notification; fixed
+	calls   atomic.Int64               // relayed and not answered
 
 	mu         sync.Mutex // guards subscribed and dropped
 	subscribed map[string]bool
@@ -63,7 +65,14 @@ func (c *hubClient) serve(ctx context.Context) {
 	if dropped {
 		cancel()
 	}
-	if err := c.conn.Run(ctx); err != nil {
+	err := c.conn.Run(ctx)
+	c.mu.Lock()
+	dropped = c.dropped
+	c.mu.Unlock()
+	switch {
+	case dropped:
+		c.h.cfg.Log.Warn("hub client does not read, dropped")
+	case err != nil:
 		c.h.cfg.Log.Debug("hub client link failed", "err", err)
 	}
 }
@@ -80,7 +89,6 @@ func (c *hubClient) notify(method string, params any) {
 		return
 	}
 	c.dropped = true
-	c.h.cfg.Log.Warn("hub client does not read, dropped")
 	if c.drop != nil {
 		c.drop()
 	}
@@ -99,6 +107,10 @@ func (c *hubClient) wants(method string) bool {
 }
 
 func (c *hubClient) receive(req *jsonrpc.Request) {
+	if req.IsNotification() { // the broker knows the few that have an effect (BR-19)
+		c.relay(req)
+		return
+	}
 	switch req.Method {
 	case link.MethodShutdown: // ends the tree for everybody: nvpair stop does that on purpose
 		req.Fail(jsonrpc.MethodNotFound(req.Method))
@@ -134,9 +146,7 @@ func (c *hubClient) subscribe(req *jsonrpc.Request, ns string, on bool) {
 	if ns == "discovery" {
 		c.streams[discovery.NotifyNodesChanged].Mark()
 	}
-	if ready := c.h.newest(ns + ":ready"); ready != nil {
-		c.notify(ns+":ready", ready)
-	}
+	c.h.baseline(c, ns+":ready")
 }
 
 // relay passes everything else on to the broker, ids rewritten.
@@ -152,8 +162,19 @@ func (c *hubClient) relay(req *jsonrpc.Request) {
 		}
 		return
 	}
-	l.conn.Start(req.Method, req.Params, 0, func(r jsonrpc.Response) { req.Relay(r, "broker call failed") })
+	if c.calls.Add(1) > maxCalls {
+		c.calls.Add(-1)
+		req.Relay(jsonrpc.Response{Err: jsonrpc.ErrTooManyCalls}, brokerFailed)
+		return
+	}
+	l.conn.Start(req.Method, req.Params, 0, func(r jsonrpc.Response) {
+		c.calls.Add(-1)
+		req.Relay(r, brokerFailed)
+	})
 }
+
+// brokerFailed introduces the cause of a call that the broker did not answer.
+const brokerFailed = "broker call failed"
 
 // rawParams keeps absent params absent.
 func rawParams(params json.RawMessage) any {

@@ -140,12 +140,13 @@ func serve(ctx context.Context, cfg serveConfig) error {
 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	h := newHub(cfg, stop)
+	h := newHub(cfg, ln, stop)
 	if err := h.broker.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", cfg.Broker, err)
 	}
-	h.run(ctx, ln) // returns when every client is gone
+	h.run(ctx) // returns when every client is gone
 	h.broker.Stop(time.Now().Add(stopBudget))
+	h.announced.Wait()
 	if err := context.Cause(ctx); errors.Is(err, errBrokerExhausted) {
 		return err
 	}
@@ -176,6 +177,9 @@ func listen(endpoints []string) (net.Listener, error) {
 		}
 		errs = append(errs, err)
 	}
+	if len(errs) == 0 {
+		return nil, errors.New("open the control socket: every path for it is too long; set XDG_RUNTIME_DIR to a short one")
+	}
 	return nil, fmt.Errorf("open the control socket: %w", errors.Join(errs...))
 }
 
@@ -189,7 +193,7 @@ func (cfg serveConfig) command() *exec.Cmd {
 }
 
 // announce tells the person at the terminal what runs and what to do next.
-func (cfg serveConfig) announce(s brokerapi.Status, ln net.Listener) {
+func (cfg serveConfig) announce(s brokerapi.Status, control net.Addr) {
 	running, absent := 0, 0
 	for _, w := range s.Workers {
 		switch w.State {
@@ -202,6 +206,6 @@ func (cfg serveConfig) announce(s brokerapi.Status, ln net.Listener) {
 	fmt.Fprintf(cfg.Out, "node %s is up (%s %s)\n", s.NodeID, name, s.Version)
 	fmt.Fprintf(cfg.Out, "  workers  %d running, %d not installed\n", running, absent)
 	fmt.Fprintf(cfg.Out, "  data     %s\n", cfg.DataDir)
-	fmt.Fprintf(cfg.Out, "  control  %s\n", ln.Addr())
+	fmt.Fprintf(cfg.Out, "  control  %s\n", control)
 	fmt.Fprintf(cfg.Out, "In another terminal: %s status | %s call ping | %s stop\n", name, name, name)
 }

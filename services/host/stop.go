@@ -34,7 +34,7 @@ func (c *cli) stop(args []string) int {
 	case errors.Is(err, errNoNode) && !nodeHeld(dataDir):
 		fmt.Fprintln(c.std.Out, "no node is running")
 		return exitOK
-	case err != nil && !errors.Is(err, errNoNode):
+	case err != nil && !errors.Is(err, errNoNode) && !errors.Is(err, errDisconnected): // who hangs up is stopping
 		return c.fail(err)
 	}
 	if !awaitReleased(ctx, dataDir) {

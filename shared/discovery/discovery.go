@@ -53,6 +53,7 @@ const (
 	PortCluster  = 14321
 	PortEngines  = 14322
 	PortControl  = 14323
+	PortLast     = 14326 // the last port that is kept for the product
 )
 
 // Registration says that a service of this node listens on a port.

@@ -25,7 +25,7 @@ import (
 // First arguments that make the test executable a helper process.
 const (
 	holderMode = "harness-holder" // host name: keeps the namespaces of a host alive
-	enterMode  = "harness-enter"  // holder's pid, program, arguments: runs a program inside a host
+	enterMode  = "harness-enter"  // holder's pid and maybe ":user", program, arguments: runs a program inside a host
 )
 
 // exitNotEntered is the exit status of a program that could not be started inside its host.
@@ -101,8 +101,14 @@ func loopbackUp() error {
 // moves a thread, and exec makes the calling thread the process.
 func enter(holder string, program []string) error {
 	runtime.LockOSThread()
+	holder, user, other := strings.Cut(holder, ":")
 	for _, kind := range []string{"net", "uts"} {
 		if err := joinNamespace("/proc/" + holder + "/ns/" + kind); err != nil {
+			return err
+		}
+	}
+	if other {
+		if err := become(user); err != nil {
 			return err
 		}
 	}

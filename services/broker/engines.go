@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"nvpair/internal/jsonrpc"
+	"nvpair/shared/discovery"
+	"nvpair/shared/engine"
+	"nvpair/shared/facade"
+)
+
+const (
+	// advertiseEvery is how often the own engines are looked at (BR-69).
+	advertiseEvery = 5 * time.Second
+	// probeTimeout bounds one look.
+	probeTimeout = 2 * time.Second
+	maxProbeBody = 64 << 10
+)
+
+// advertise keeps one facade true to its engine: what is healthy is its backend
+// and part of this node's record, what is not is neither.
+//
+// Until the engine manager tells where engines are, they are looked for at the
+// stock backend port and at the ports of attach-only manifests.
+func (f *facades) advertise(ctx context.Context, l *workerLink, s *facadeState) {
+	probe := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DisableKeepAlives: true, Proxy: nil}}
+	ticks := time.NewTicker(advertiseEvery)
+	defer ticks.Stop()
+	for {
+		f.reclaim(ctx, l, s)
+		f.tell(l, s, f.healthyPort(ctx, probe, s))
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// healthyPort returns the port of the own engine, 0 for none.
+func (f *facades) healthyPort(ctx context.Context, probe *http.Client, s *facadeState) int {
+	ports := append([]int{s.engine.BasePort}, f.b.manifests.ports(s.engine.ID)...)
+	for _, port := range ports {
+		if port != s.boundPort() && healthy(ctx, probe, s.engine, port) {
+			return port
+		}
+	}
+	return 0
+}
+
+// healthy asks an engine the question of BR-69. The probe's header keeps our own
+// facades from being taken for engines.
+func healthy(ctx context.Context, probe *http.Client, e engine.Engine, port int) bool {
+	path := "/"
+	if e.ID == "lmstudio" {
+		path = "/v1/models"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
+	if err != nil {
+		return false
+	}
+	req.Header.Set("X-NVPAIR-Engine-Identity-Probe", "1")
+	resp, err := probe.Do(req)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProbeBody)) // a polite end; its content does not count
+	return resp.StatusCode == http.StatusOK
+}
+
+// tell passes a change on to the proxy and the record.
+func (f *facades) tell(l *workerLink, s *facadeState, port int) {
+	s.mu.Lock()
+	bound, changed := s.port, s.backend != port
+	s.mu.Unlock()
+	up := port != 0 && bound != 0
+	if up {
+		f.b.registrations.set(discovery.Registration{Service: s.engine.ServiceKey, Port: bound})
+	} else {
+		f.b.registrations.remove(s.engine.ServiceKey)
+	}
+	if !changed {
+		return
+	}
+	params := encode(facade.Backend{Engine: s.engine.ID, Host: "127.0.0.1", Port: port, Healthy: port != 0})
+	l.conn.Start(s.engine.ID+":"+facade.MethodSetLocalBackend, params, relayDeadline, func(r jsonrpc.Response) {
+		if _, err := r.Decode(); err != nil {
+			f.b.cfg.Log.Warn("proxy did not take the engine's port", "engine", s.engine.ID, "port", port, "err", err)
+			return // told again at the next look
+		}
+		s.mu.Lock()
+		s.backend = port
+		s.mu.Unlock()
+	})
+}
+
+// reclaim moves a facade that was kept from its usual port there once it is free
+// (DEC-140). Its running requests drain on the old one.
+func (f *facades) reclaim(ctx context.Context, l *workerLink, s *facadeState) {
+	bound := s.boundPort()
+	if bound == 0 || bound == s.engine.FacadePort || !f.b.funnel.stands(blockedID(s.engine)) || !portFree(s.engine.FacadePort) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, relayDeadline)
+	defer cancel()
+	_, err := l.conn.Call(ctx, s.engine.ID+":"+facade.MethodSetPort, facade.Port{Port: s.engine.FacadePort})
+	if err != nil {
+		f.b.cfg.Log.Debug("facade stays where it is", "engine", s.engine.ID, "err", err)
+		return
+	}
+	f.b.cfg.Log.Info("facade is on its usual port again", "engine", s.engine.ID, "port", s.engine.FacadePort,
+		"from", strconv.Itoa(bound))
+	f.b.funnel.lower(blockedID(s.engine))
+}

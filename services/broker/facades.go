@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nvpair/internal/jsonrpc"
+	"nvpair/shared/brokerapi"
+	"nvpair/shared/discovery"
+	"nvpair/shared/engine"
+	"nvpair/shared/facade"
+	"nvpair/shared/link"
+	"nvpair/shared/serviceerror"
+)
+
+const (
+	// enableDeadline bounds each facade/enable (BR-27).
+	enableDeadline = 5 * time.Second
+	// fallbackPorts is how many ports from the engine's base are looked at.
+	fallbackPorts = 64
+)
+
+// facades is the broker's side of all facades: their ports, their readiness and
+// what they advertise.
+type facades struct {
+	b    *Broker
+	byID map[string]*facadeState // enabled engines; fixed
+	list []*facadeState          // the same in table order
+}
+
+// facadeState is one engine's facade over all incarnations of the proxy.
+type facadeState struct {
+	engine engine.Engine
+
+	mu      sync.Mutex      // guards the rest
+	up      bool            // enabled in the running proxy
+	port    int             // bound, 0 until it said ready
+	ready   json.RawMessage // its last ready payload; nil while it is down
+	backend int             // port of the own engine as last told to the proxy, 0 for none
+
+	nodes    *jsonrpc.Stream // directory pushes; nil until it subscribed
+	services atomic.Pointer[[]string]
+}
+
+func newFacades(b *Broker) *facades {
+	f := &facades{b: b, byID: make(map[string]*facadeState)}
+	for _, e := range b.cfg.Engines {
+		s := &facadeState{engine: e}
+		f.byID[e.ID] = s
+		f.list = append(f.list, s)
+	}
+	return f
+}
+
+// proxySpawned brings the facades up in a new proxy and then keeps them true to
+// the engines they front, until ctx ends.
+func proxySpawned(ctx context.Context, b *Broker, l *workerLink) {
+	b.priorities.push(l)
+	var wg sync.WaitGroup
+	for _, s := range b.facades.list {
+		if !b.facades.enable(ctx, l, s) {
+			continue
+		}
+		wg.Go(func() { b.facades.advertise(ctx, l, s) })
+	}
+	wg.Wait()
+}
+
+// proxyEnded drops what a proxy that is gone had.
+func (b *Broker) proxyEnded() {
+	for _, s := range b.facades.list {
+		s.mu.Lock()
+		s.up, s.port, s.ready, s.backend, s.nodes = false, 0, nil, 0, nil
+		s.services.Store(nil)
+		s.mu.Unlock()
+		b.registrations.remove(s.engine.ServiceKey)
+	}
+}
+
+// enable asks the proxy for one facade: on the port that the engine's clients
+// know if that is free, else on another, with a warning that names both (BR-82).
+func (f *facades) enable(ctx context.Context, l *workerLink, s *facadeState) bool {
+	port, blocked := f.plan(s.engine)
+	bound, err := f.enableOn(ctx, l, s, port)
+	if errors.Is(err, errPortLost) { // taken between the look and the bind (BR-28)
+		blocked = fmt.Sprintf("port %d is in use by another program", port)
+		bound, err = f.enableOn(ctx, l, s, f.fallback(s.engine, port))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case err != nil:
+		f.b.cfg.Log.Error("facade could not be brought up", "engine", s.engine.ID, "err", err)
+		f.blocked(s.engine, fmt.Sprintf("the %s facade could not be brought up: %v", s.engine.DisplayName, err))
+		return false
+	case blocked != "":
+		f.blocked(s.engine, fmt.Sprintf("%s; %s clients are served on port %d instead", blocked, s.engine.DisplayName, bound))
+	default:
+		f.b.funnel.lower(blockedID(s.engine))
+	}
+	s.mu.Lock()
+	s.up = true
+	s.mu.Unlock()
+	return true
+}
+
+func blockedID(e engine.Engine) string { return e.Proxy() + ":port-ownership-blocked" }
+
+func (f *facades) blocked(e engine.Engine, message string) {
+	f.b.cfg.Log.Warn("facade is not on its usual port", "engine", e.ID, "reason", message)
+	f.b.funnel.raise(serviceerror.ServiceError{
+		ID: blockedID(e), Message: message, EngineType: e.ID,
+		Severity: serviceerror.SeverityWarning, Action: serviceerror.ActionNone,
+	})
+}
+
+// plan picks a facade's port. blocked says why it is not the usual one.
+func (f *facades) plan(e engine.Engine) (port int, blocked string) {
+	if portFree(e.FacadePort) {
+		return e.FacadePort, ""
+	}
+	return f.fallback(e, e.FacadePort), fmt.Sprintf("port %d is in use by another program", e.FacadePort)
+}
+
+// fallback is the first free port after the engine's own that nobody else of the
+// table may want.
+func (f *facades) fallback(e engine.Engine, not int) int {
+	for port := e.BasePort + 1; port < e.BasePort+fallbackPorts; port++ {
+		if port != not && !reserved(port) && portFree(port) {
+			return port
+		}
+	}
+	return e.BasePort + 1 // the bind then says that it is taken
+}
+
+func reserved(port int) bool {
+	for _, e := range engine.All() {
+		if port == e.FacadePort || port == e.BasePort {
+			return true
+		}
+	}
+	return port >= discovery.PortNodeInfo && port <= discovery.PortLast
+}
+
+// portFree reports whether all interfaces can be listened on there.
+func portFree(port int) bool {
+	ln, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+	if err != nil {
+		return false
+	}
+	_ = ln.Close()
+	return true
+}
+
+// errPortLost means that the port was taken when the proxy wanted to bind it.
+var errPortLost = errors.New("port is taken")
+
+func (f *facades) enableOn(ctx context.Context, l *workerLink, s *facadeState, port int) (bound int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, enableDeadline)
+	defer cancel()
+	raw, err := l.conn.Call(ctx, facade.MethodEnable, facade.Enable{
+		Engine: s.engine.ID, Port: port, IgnorePersistedPort: true,
+	})
+	var answer *jsonrpc.Error
+	switch {
+	case errors.As(err, &answer) && answer.Code == link.CodePortTaken:
+		return 0, fmt.Errorf("%w: %s", errPortLost, answer.Message)
+	case errors.As(err, &answer):
+		return 0, err
+	case err != nil: // no answer: it counts as up if it said so itself (BR-28)
+		if bound := s.boundPort(); bound != 0 {
+			return bound, nil
+		}
+		return 0, err
+	}
+	var enabled facade.Enabled
+	if err := json.Unmarshal(raw, &enabled); err != nil {
+		return 0, err
+	}
+	return enabled.Port, nil
+}
+
+func (s *facadeState) boundPort() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.port
+}
+
+// status is what <engine>-proxy:get-status answers; the zero value for a facade
+// that is down or not enabled.
+func (f *facades) status(e engine.Engine) brokerapi.FacadeStatus {
+	s := f.byID[e.ID]
+	if s == nil {
+		return brokerapi.FacadeStatus{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return brokerapi.FacadeStatus{Ready: s.ready != nil, Port: s.port}
+}
+
+// baseline is the last ready payload, nil for a facade that is down.
+func (f *facades) baseline(e engine.Engine) json.RawMessage {
+	s := f.byID[e.ID]
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready
+}
+
+// isUp reports whether a facade can be asked.
+func (f *facades) isUp(e engine.Engine) bool {
+	s := f.byID[e.ID]
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.up
+}
+
+// fromProxyProcess handles what concerns the process and no one facade.
+func (b *Broker) fromProxyProcess(l *workerLink, req *jsonrpc.Request) bool {
+	if req.Method != "node/activity" {
+		return b.fromProxyJobs(l, req)
+	}
+	if scanner := b.byName[workerScanner].current(); scanner != nil {
+		if err := scanner.conn.Notify(discovery.MethodNodeActivity, req.Params); err != nil {
+			b.cfg.Log.Debug("activity dropped", "err", err) // reported again in two seconds
+		}
+	}
+	return true
+}
+
+// fromProxy handles the proxy's notifications.
+func (b *Broker) fromProxy(l *workerLink, req *jsonrpc.Request) bool {
+	id, bare := engine.SplitMethod(req.Method)
+	if id == "" {
+		return b.fromProxyProcess(l, req)
+	}
+	s := b.facades.byID[id]
+	if s == nil {
+		return false
+	}
+	switch bare {
+	case facade.NotifyReady:
+		var r facade.Ready
+		if err := json.Unmarshal(req.Params, &r); err != nil || r.Port <= 0 {
+			return false // a malformed one is ignored (BR-31)
+		}
+		s.mu.Lock()
+		s.port, s.ready = r.Port, req.Params
+		s.mu.Unlock()
+	case discovery.MethodSubscribe:
+		s.subscribe(b, l, req)
+		return true
+	case serviceerror.MethodReport:
+		if err := b.funnel.report(req.Params); err != nil {
+			l.undecodable(req, err)
+		}
+		return true
+	case serviceerror.MethodClear:
+		if err := b.funnel.clear(req.Params); err != nil {
+			l.undecodable(req, err)
+		}
+		return true
+	}
+	if b.client.facades[id].Load() {
+		b.client.notify(s.engine.Proxy()+":"+bare, req.Params)
+	}
+	return true
+}
+
+// subscribe arms the directory push to one facade (BR-43).
+func (s *facadeState) subscribe(b *Broker, l *workerLink, req *jsonrpc.Request) {
+	var sub discovery.Subscription
+	if err := unmarshalOptional(req.Params, &sub); err != nil {
+		l.undecodable(req, err)
+		return
+	}
+	s.services.Store(&sub.Services)
+	stream := l.conn.NewStream(s.engine.ID+":"+discovery.NotifyNodes, func() (json.RawMessage, bool) {
+		services := s.services.Load()
+		if services == nil {
+			return nil, false
+		}
+		return encode(b.nodes.directory(*services)), true
+	})
+	s.mu.Lock()
+	s.nodes = stream
+	s.mu.Unlock()
+	stream.Mark()
+}
+
+// nodesChanged marks the directory for every facade that wants it.
+func (f *facades) nodesChanged() {
+	for _, s := range f.list {
+		s.mu.Lock()
+		stream := s.nodes
+		s.mu.Unlock()
+		if stream != nil {
+			stream.Mark()
+		}
+	}
+}

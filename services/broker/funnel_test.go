@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const now = "946684800000" // at which a synctest bubble begins
+
+func TestReportsAreStampedWhereTheyHaveNothing(t *testing.T) {
+	for _, tt := range []struct{ name, in, want string }{
+		{
+			"nothing", `{"id":"a","message":"m"}`,
+			`{"id":"a","message":"m","timestamp":` + now + `,"nodeId":"` + nodeID + `"}`,
+		},
+		{
+			"empty and zero", `{"id":"a","message":"","nodeId":"","timestamp":0}`,
+			`{"id":"a","message":"","timestamp":` + now + `,"nodeId":"` + nodeID + `"}`,
+		},
+		{
+			"everything", `{"id":"a","message":"m","nodeId":"n","timestamp":5,"severity":"odd","action":"x","engineType":"e",` +
+				`"operation":"o","modelName":"<m>"}`,
+			`{"id":"a","message":"m","timestamp":5,"nodeId":"n","severity":"odd","action":"x","engineType":"e",` +
+				`"operation":"o","modelName":"<m>"}`,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tr := plant(t)
+				store, settings := tr.join(workerErrors, 1), tr.join(workerSettings, 1)
+				settings.send(notification("errors:report", tt.in))
+				store.expect(notification("errors:report", tt.want))
+				require.Equal(t, `"result":null`, tr.client.call("errors:report", tt.in))
+				store.expect(notification("errors:report", tt.want))
+			})
+		})
+	}
+}
+
+// TestClearsCarryThisNodesName: see EB-2.
+func TestClearsCarryThisNodesName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := plant(t)
+		store, settings := tr.join(workerErrors, 1), tr.join(workerSettings, 1)
+		want := notification("errors:clear", `{"id":"a","clearedBy":"`+nodeID+`"}`)
+		settings.send(notification("errors:clear", `{"id":"a"}`))
+		store.expect(want)
+		require.Equal(t, `"result":null`, tr.client.call("errors:clear", `{"id":"a","clearedBy":"somebody"}`))
+		store.expect(want)
+	})
+}
+
+func TestUnfitReportsOfWorkersAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := plant(t)
+		store, settings := tr.join(workerErrors, 1), tr.join(workerSettings, 1)
+		settings.send(notification("errors:report", `{"message":"m"}`), notification("errors:clear", ""))
+		store.quiet()
+		require.Contains(t, tr.log.String(), `worker=settings method=errors:report err="\"id\" is required"`)
+		require.Contains(t, tr.log.String(), `worker=settings method=errors:clear err="\"id\" is required"`)
+		settings.send(request(1, "errors:report", `{"id":"a"}`)) // the broker serves no worker (WR-29)
+		store.quiet()
+		settings.quiet()
+	})
+}
+
+// TestCrashesAreReported: see BR-12, BR-13 and EB-6.
+func TestCrashesAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := plant(t)
+		store := tr.join(workerErrors, 1)
+		entry := func(message string) string {
+			return notification("errors:report", `{"id":"supervisor:subprocess-crashed:settings","message":"`+message+
+				`","timestamp":`+fmt.Sprint(time.Now().UnixMilli())+`,"nodeId":"`+nodeID+`","severity":"error","action":"none"}`)
+		}
+		const restarting = "settings ended unexpectedly (exit status 1) and is being restarted"
+
+		tr.funnel.clearCrash(workerSettings)
+		store.quiet() // a process that never crashed produces no clear
+		tr.crash(tr.join(workerSettings, 1))
+		store.expect(entry(restarting))
+		tr.crash(tr.join(workerSettings, 2))
+		store.expect(entry(restarting)) // the same id: it refreshes the entry
+		tr.funnel.reportExhausted(workerSettings)
+		store.expect(entry("settings keeps failing and stays down; see the log, then restart the node"))
+
+		tr.funnel.clearCrash(workerSettings)
+		store.expect(notification("errors:clear", `{"id":"supervisor:subprocess-crashed:settings","clearedBy":"`+nodeID+`"}`))
+		tr.funnel.clearCrash(workerSettings)
+		store.quiet()
+	})
+}
+
+// TestStandingConditionsAreReplayed: see DEC-115.
+func TestStandingConditionsAreReplayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := plant(t)
+		tr.funnel.reportCrash(workerSettings, "signal: killed")
+		tr.funnel.reportCrash(workerScanner, "hung")
+		tr.funnel.reportCrash(workerProxy, "exit status 1")
+		tr.funnel.clearCrash(workerProxy)
+		require.Equal(t, `"result":null`, tr.client.call("errors:report", `{"id":"of the client"}`)) // its own to repeat
+		<-time.After(time.Hour)
+
+		store := tr.join(workerErrors, 1)
+		got := []string{store.line(), store.line()}
+		slices.Sort(got)
+		require.Contains(t, got[0], `"id":"supervisor:subprocess-crashed:scanner"`)
+		require.Contains(t, got[1], `"id":"supervisor:subprocess-crashed:settings"`)
+		require.Contains(t, got[1], `"timestamp":`+now, "the time of the crash, not of the replay")
+		store.quiet()
+	})
+}
+
+// TestTheStoresOwnEndIsNoEntry: see BR-14.
+func TestTheStoresOwnEndIsNoEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := plant(t)
+		store := tr.join(workerErrors, 1)
+		store.send(notification("errors:update", `[{"id":"a"},{"id":"b"}]`))
+		tr.client.expect(notification("errors:update", `[{"id":"a"},{"id":"b"}]`))
+		require.Equal(t, 2, tr.funnel.count())
+		tr.crash(store)
+		tr.client.expect(notification("errors:update", "[]")) // nobody holds them any more
+		require.Zero(t, tr.funnel.count())
+		require.Contains(t, tr.log.String(), `ERROR worker ended unexpectedly worker=errors err="exit status 1"`)
+		require.Equal(t, `"result":[]`, tr.client.call("errors:get-initial", ""))
+		require.Equal(t, `"result":null`, tr.client.call("errors:report", `{"id":"a"}`))
+		tr.join(workerErrors, 2).quiet()
+	})
+}
+
+func TestUpdatesReachTheClientAsTheyCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := plant(t)
+		store := tr.join(workerErrors, 1)
+		list := `[{"id":"a","unknown": 1.0,"message":"\u00e9"}]`
+		store.send(notification("errors:update", list))
+		tr.client.expect(notification("errors:update", list))
+		store.send(notification("errors:update", ""))
+		tr.client.quiet()
+	})
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvpair/internal/appdir"
+	"nvpair/internal/ipc"
+	"nvpair/internal/worker"
+	"nvpair/shared/brokerapi"
+)
+
+// ran is what a command line left behind.
+type ran struct {
+	code     int
+	out, err string
+}
+
+func run(in string, args ...string) ran {
+	var out, errs bytes.Buffer
+	code := Main(args, "1.2.3", worker.Streams{In: strings.NewReader(in), Out: &out, Err: &errs})
+	return ran{code, out.String(), errs.String()}
+}
+
+func TestWhatNeedsNoNode(t *testing.T) {
+	for _, tt := range []struct {
+		args      []string
+		code      int
+		out, errs string // parts of the output
+	}{
+		{nil, exitUsage, "", "nvpair call METHOD [JSON]"},
+		{[]string{"--version"}, exitOK, "1.2.3\n", ""},
+		{[]string{"version"}, exitOK, "1.2.3\n", ""},
+		{[]string{"--help"}, exitOK, "", "nvpair status [--json]"},
+		{[]string{"-h"}, exitOK, "", "Commands:"},
+		{[]string{"start"}, exitUsage, "", `nvpair: unknown command "start"; nvpair --help lists them`},
+		{[]string{"status", "--help"}, exitOK, "", "print JSON instead of a table"},
+		{[]string{"status", "now"}, exitUsage, "", `nvpair status: unexpected argument "now"`},
+		{[]string{"status", "--yaml"}, exitUsage, "", "flag provided but not defined: -yaml"},
+		{[]string{"stop", "now"}, exitUsage, "", `nvpair stop: unexpected argument "now"`},
+		{[]string{"call"}, exitUsage, "", "a method is needed"},
+		{[]string{"call", "m", "{}", "{}"}, exitUsage, "", `nvpair call: unexpected argument "{}"`},
+		{[]string{"call", "m", "{value:true}"}, exitUsage, "", "params are not JSON; quote them"},
+		{[]string{"call", "m", "{}", "--timeout", "soon"}, exitUsage, "", `invalid value "soon"`},
+		{[]string{"serve", "--proxy-engines", "ollama,vllm"}, exitUsage, "",
+			`--proxy-engines: unknown engine "vllm", known are: ollama,lmstudio`},
+		{[]string{"serve", "here"}, exitUsage, "", `unexpected argument "here"`},
+	} {
+		got := run("", tt.args...)
+		if got.code != tt.code || !strings.Contains(got.out, tt.out) || !strings.Contains(got.err, tt.errs) {
+			t.Errorf("nvpair %q: got %+v, want %d with %q and %q", tt.args, got, tt.code, tt.out, tt.errs)
+		}
+	}
+}
+
+func TestFlagsMayStandBehindArguments(t *testing.T) {
+	for _, tt := range []struct {
+		args  []string
+		rest  []string
+		level string
+		ok    bool
+	}{
+		{nil, nil, "", true},
+		{[]string{"a", "b"}, []string{"a", "b"}, "", true},
+		{[]string{"--level", "x", "a"}, []string{"a"}, "x", true},
+		{[]string{"a", "--level=x", "b"}, []string{"a", "b"}, "x", true},
+		{[]string{"a", "b", "-level", "x"}, []string{"a", "b"}, "x", true},
+		{[]string{"-"}, []string{"-"}, "", true},
+		{[]string{"a", "--", "-5"}, []string{"a", "-5"}, "", true},
+		{[]string{"a", "-5"}, nil, "", false},
+		{[]string{"a", "b", "c"}, nil, "", false},
+	} {
+		c := &cli{std: worker.Streams{Out: new(bytes.Buffer), Err: new(bytes.Buffer)}}
+		var level string
+		rest, _, ok := c.parse("demo", tt.args, 2, func(fs *flag.FlagSet) { fs.StringVar(&level, "level", "", "") })
+		require.Equal(t, tt.ok, ok, "%q", tt.args)
+		require.Equal(t, tt.rest, rest, "%q", tt.args)
+		require.Equal(t, tt.level, level, "%q", tt.args)
+	}
+}
+
+func TestParamsAreJSONFromTheLineOrTheInput(t *testing.T) {
+	long := `"` + strings.Repeat("x", maxParamsBytes-2) + `"`
+	for _, tt := range []struct {
+		name, in string
+		args     []string
+		want     string
+		err      string
+	}{
+		{"none", "ignored", nil, "", ""},
+		{"argument", "", []string{`{"a": 1}`}, `{"a": 1}`, ""},
+		{"scalar", "", []string{"5"}, "5", ""},
+		{"input", "{\"a\":\n1}\n", []string{"-"}, "{\"a\":\n1}\n", ""},
+		{"empty input", "", []string{"-"}, "", "params are not JSON"},
+		{"empty argument", "", []string{""}, "", "params are not JSON"},
+		{"two values", "", []string{"1 2"}, "", "params are not JSON"},
+		{"at the limit", "", []string{long}, long, ""},
+		{"over the limit", "", []string{long + " "}, "", "params are longer than 1047552 bytes"},
+		{"input over the limit", long + strings.Repeat(" ", 100), []string{"-"}, "", "params are longer than 1047552 bytes"},
+	} {
+		c := &cli{std: worker.Streams{In: strings.NewReader(tt.in)}}
+		got, err := c.params(tt.args)
+		if tt.err != "" {
+			require.ErrorContains(t, err, tt.err, tt.name)
+			continue
+		}
+		require.NoError(t, err, tt.name)
+		require.True(t, tt.want == string(got), tt.name)
+	}
+}
+
+func TestANodeRunsUnlessAnInstalledWorkerDoesNot(t *testing.T) {
+	for _, tt := range []struct {
+		workers []brokerapi.Worker
+		state   string
+		reasons []string
+	}{
+		{nil, brokerapi.NodeRunning, []string{}},
+		{[]brokerapi.Worker{{Name: "a", State: "running", LastEnd: "hung"}, {Name: "b", State: "absent"}}, brokerapi.NodeRunning, []string{}},
+		{[]brokerapi.Worker{{Name: "a", State: "restarting", LastEnd: "exit status 1"}, {Name: "b", State: "running"}},
+			brokerapi.NodeDegraded, []string{"a is restarting: exit status 1"}},
+		{[]brokerapi.Worker{{Name: "a", State: "exhausted"}, {Name: "b", State: "failed"}, {Name: "c", State: "stopping"}, {Name: "d", State: "new"}},
+			brokerapi.NodeDegraded, []string{"a is exhausted", "b is failed", "c is stopping", "d is new"}},
+	} {
+		s := brokerapi.HubStatus{Reasons: []string{}}
+		judge(&s, brokerapi.Status{Workers: tt.workers})
+		require.Equal(t, tt.state, s.State)
+		require.Equal(t, tt.reasons, s.Reasons)
+		require.Equal(t, tt.workers, s.Broker.Workers)
+	}
+}
+
+func TestStatusForPeople(t *testing.T) {
+	var s brokerapi.HubStatus
+	raw, err := os.ReadFile(filepath.Join("testdata", "status.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &s))
+	want, err := os.ReadFile(filepath.Join("testdata", "status.txt"))
+	require.NoError(t, err)
+	var got bytes.Buffer
+	printStatus(&got, s)
+	require.Equal(t, string(want), got.String())
+
+	got.Reset()
+	printStatus(&got, brokerapi.HubStatus{State: "starting"})
+	require.Equal(t, "state  starting\n", got.String())
+}
+
+// home gives the test a data directory of its own and returns it.
+func home(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nvpair") // the path of a socket must be short
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Setenv("NVPAIR_DATA_DIR", dir)
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	dataDir, err := appdir.DataDir()
+	require.NoError(t, err)
+	return dataDir
+}
+
+func TestCommandsWithoutANode(t *testing.T) {
+	dir := home(t)
+	none := "nvpair: no node is running for " + dir + "; start one with: nvpair serve\n"
+	require.Equal(t, ran{exitUsage, "", none}, run("", "status"))
+	require.Equal(t, ran{exitUsage, "{\"state\":\"stopped\"}\n", none}, run("", "status", "--json"))
+	require.Equal(t, ran{exitFailed, "", none}, run("", "call", "ping"))
+	require.Equal(t, ran{exitOK, "no node is running\n", ""}, run("", "stop"))
+}
+
+func TestANodeThatDoesNotAnswerIsNamed(t *testing.T) {
+	dir := home(t)
+	lock, err := lockNode(serveConfig{DataDir: dir, Version: "1.2.3"})
+	require.NoError(t, err)
+	defer func() { _ = lock.Release() }()
+	got := run("", "status")
+	require.Equal(t, exitUsage, got.code)
+	require.Regexp(t, `^nvpair: no node is running: process \d+ holds .* but does not answer; it may be starting or stopping\n$`, got.err)
+
+	_, err = lockNode(serveConfig{DataDir: dir, Version: "1.2.3"})
+	require.ErrorContains(t, err, "a node is already running for "+dir)
+	require.ErrorContains(t, err, "stop it with: nvpair stop")
+}
+
+// TestCommandsReachTheNode runs the commands against a hub on its real socket.
+func TestCommandsReachTheNode(t *testing.T) {
+	ln, err := listen(appdir.ControlEndpoints(home(t)))
+	require.NoError(t, err)
+	s := shareOn(t, ln)
+	got := run("", "status")
+	require.Equal(t, exitFailed, got.code)
+	require.Equal(t, "state  starting\n", got.out)
+	got = run("", "call", "ping", "--timeout", "20ms")
+	require.Equal(t, ran{exitFailed, "", "nvpair: no answer to ping within 20ms\n"}, got)
+
+	b := s.serveBroker()
+	answers := func(id int, method, params, answer string) func() {
+		return func() {
+			b.t.Helper()
+			b.expect(request(id, method, params))
+			b.send(`{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,` + answer + `}`)
+		}
+	}
+	for i, tt := range []struct {
+		args                   []string
+		in                     string
+		method, params, answer string // at the broker
+		want                   ran
+	}{
+		{
+			[]string{"call", "settings/x", `{"a":1}`}, "", "settings/x", `{"a":1}`, `"result":{"b": 2.0}`,
+			ran{exitOK, "{\"b\": 2.0}\n", ""},
+		},
+		{
+			[]string{"call", "settings/x", "-", "--timeout=0"}, "[1,\n2]", "settings/x", `[1,2]`, `"result":null`,
+			ran{exitOK, "null\n", ""},
+		},
+		{
+			[]string{"call", "settings/x"}, "", "settings/x", "null", `"error":{"code":-32602,"message":"no","data":{"c": 3}}`,
+			ran{exitFailed, "", "error -32602: no\ndata: {\"c\": 3}\n"},
+		},
+		{
+			[]string{"status"}, "", "broker:status", "", `"result":{"nodeId":"n-1","workers":[]}`,
+			ran{exitOK, "node     n-1\n", ""},
+		},
+		{
+			[]string{"status"}, "", "broker:status", "", `"result":{"workers":[{"name":"a","state":"failed"}]}`,
+			ran{exitFailed, "state    degraded\n         a is failed\n", ""},
+		},
+		{
+			[]string{"status", "--json"}, "", "broker:status", "", `"result":{"workers":[{"name":"a","state":"failed"}]}`,
+			ran{exitFailed, `{"state":"degraded","reasons":["a is failed"],`, ""},
+		},
+	} {
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			answers(brokerCalls+1+i, tt.method, tt.params, tt.answer)()
+		}()
+		got := run(tt.in, tt.args...)
+		<-answered
+		require.Equal(t, tt.want.code, got.code, "%q: %+v", tt.args, got)
+		require.Equal(t, tt.want.err, got.err, "%q", tt.args)
+		require.Contains(t, got.out, tt.want.out, "%q", tt.args)
+	}
+	require.Equal(t, ran{exitFailed, "", "error -32601: method not found: shutdown\n"}, run("", "call", "shutdown"))
+	require.Equal(t, ran{exitOK, "stopped\n", ""}, run("", "stop"))
+	require.Error(t, s.ctx.Err())
+}
+
+// TestStopWaitsForANodeThatHangsUp: it is stopping already.
+func TestStopWaitsForANodeThatHangsUp(t *testing.T) {
+	ln, err := listen(appdir.ControlEndpoints(home(t)))
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	hungUp := make(chan struct{})
+	go func() {
+		defer close(hungUp)
+		if conn, err := ln.Accept(); err == nil {
+			_, _ = conn.Read(make([]byte, 1024))
+			_ = conn.Close()
+		}
+	}()
+	require.Equal(t, ran{exitOK, "stopped\n", ""}, run("", "stop"))
+	<-hungUp
+}
+
+func TestTheFirstPlaceThatWorksIsListenedAt(t *testing.T) {
+	dir := home(t)
+	good := appdir.ControlEndpoints(dir)[0]
+	bad := good + strings.Repeat("x", 200) // longer than any system takes
+	ln, err := listen([]string{bad, good})
+	require.NoError(t, err)
+	require.Equal(t, good, ln.Addr().String())
+	_, err = listen([]string{good, bad})
+	require.ErrorContains(t, err, "open the control socket: ")
+
+	conn, err := dialAny(t.Context(), []string{bad, good})
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.NoError(t, ln.Close())
+	_, err = dialAny(t.Context(), []string{good})
+	require.ErrorIs(t, err, ipc.ErrNobody)
+}
+
+func TestServeSaysWhichBrokerIsMissing(t *testing.T) {
+	dir := home(t)
+	missing := filepath.Join(dir, "no", "broker")
+	got := run("", "serve", "--broker-path", missing)
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, "nvpair: find the broker: ")
+	require.Contains(t, got.err, missing)
+	require.Contains(t, got.err, "; name it with --broker-path\n")
+}
+
+func TestServeEndsIfTheBrokerCannotBeStarted(t *testing.T) {
+	dir := home(t)
+	broken := filepath.Join(dir, "broker")
+	require.NoError(t, os.WriteFile(broken, nil, 0o600)) // nothing to execute
+	got := run("", "serve", "--broker-path", broken)
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, "nvpair: start "+broken+": ")
+	require.Equal(t, exitOK, run("", "stop").code, "lock and socket are free again")
+}

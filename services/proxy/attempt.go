@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"nvpair/internal/upstream"
+	"nvpair/services/proxy/dialect"
+	"nvpair/services/proxy/route"
+)
+
+const (
+	// writeTimeout is how long a client may take for what was sent to it (PX-77).
+	writeTimeout = 30 * time.Second
+	copyBuffer   = 32 << 10
+)
+
+// copyBuffers lends the memory of running streams.
+type copyBuffers struct{ pool sync.Pool }
+
+func (b *copyBuffers) take() *[]byte {
+	if kept, ok := b.pool.Get().(*[]byte); ok {
+		return kept
+	}
+	fresh := make([]byte, copyBuffer)
+	return &fresh
+}
+
+// attempt is one dispatch to one node.
+type attempt struct {
+	x    *exchange
+	node *route.Node
+	addr string
+	resp *upstream.Response
+	err  error
+}
+
+// dispatch sends the request to a node and waits for the head of its answer.
+func (x *exchange) dispatch(ctx context.Context, node *route.Node, req *upstream.Request) *attempt {
+	a := &attempt{x: x, node: node, addr: node.Addrs[0]}
+	x.nodeID, x.target = node.ID, a.addr
+	req.Addr, req.Host = a.addr, a.addr
+	a.resp, a.err = x.f.p.pool.Do(ctx, req)
+	if a.err != nil {
+		x.f.p.pool.Drop(a.addr)
+	}
+	return a
+}
+
+// request makes the upstream request of a client's, without its body.
+func (x *exchange) request() *upstream.Request {
+	r := x.r
+	target := r.URL.RequestURI()
+	req := &upstream.Request{Method: r.Method, Target: target, Header: forwardHeader(r.Header)}
+	if ip, _, ok := strings.Cut(r.RemoteAddr, ":"); ok && r.RemoteAddr[0] != '[' {
+		req.Header["X-Forwarded-For"] = append(req.Header["X-Forwarded-For"][:len(req.Header["X-Forwarded-For"]):len(req.Header["X-Forwarded-For"])], ip)
+	}
+	return req
+}
+
+// forwardHeader is a header without what belongs to one connection (RFC 9110
+// section 7.6.1) and without framing, which is built anew (DEC-134).
+func forwardHeader(h http.Header) http.Header {
+	out := make(http.Header, len(h)+1)
+	for name, values := range h {
+		switch name {
+		case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+			"Content-Length", "Proxy-Authenticate", "Proxy-Authorization", "Expect":
+			continue
+		}
+		out[name] = values
+	}
+	for _, list := range h["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			delete(out, http.CanonicalHeaderKey(strings.TrimSpace(name)))
+		}
+	}
+	return out
+}
+
+// first reads the first bytes of the answer's body: an inference answer is
+// committed with them, not with its head (PX-74). An error before them leaves
+// the attempt open to another node.
+func (a *attempt) first(buf []byte) (n int, ended bool, err error) {
+	n, err = a.resp.Body.Read(buf)
+	for n == 0 && err == nil {
+		n, err = a.resp.Body.Read(buf)
+	}
+	switch {
+	case n > 0:
+		return n, errors.Is(err, io.EOF), nil
+	case errors.Is(err, io.EOF):
+		return 0, true, nil
+	}
+	return 0, false, err
+}
+
+// serve gives the answer to the client: its head, the n bytes in buf, and the
+// rest as it comes. It reports how the stream ended.
+func (a *attempt) serve(buf []byte, n int, ended bool) outcome {
+	x := a.x
+	x.status = a.resp.StatusCode
+	a.copyHead()
+	s := &stream{
+		x: x, rc: http.NewResponseController(x.w),
+		flush: a.resp.ContentLength < 0 || strings.HasPrefix(a.resp.Header.Get("Content-Type"), "text/event-stream"),
+		node:  a.node.ID,
+	}
+	if a.resp.StatusCode < 300 {
+		s.end = dialect.NewTerminator(a.resp.Header.Get("Content-Type"), x.r.URL.Path)
+	}
+	x.w.WriteHeader(a.resp.StatusCode)
+	if n > 0 && !s.write(buf[:n]) {
+		return s.outcome(nil)
+	}
+	for !ended {
+		n, err := a.resp.Body.Read(buf)
+		if n > 0 && !s.write(buf[:n]) {
+			return s.outcome(nil)
+		}
+		if err != nil {
+			return s.outcome(err)
+		}
+	}
+	return s.outcome(io.EOF)
+}
+
+func (a *attempt) copyHead() {
+	out := a.x.w.Header()
+	for name, values := range forwardHeader(a.resp.Header) {
+		out[name] = values
+	}
+	if a.resp.ContentLength >= 0 {
+		out["Content-Length"] = a.resp.Header["Content-Length"]
+	}
+	if out["Date"] == nil {
+		out["Date"] = nil // what the engine did not send is not made up
+	}
+	if a.node.Trust {
+		out.Set("X-Pair-Node", a.node.ID)
+	}
+}
+
+// stream is an answer on its way to the client.
+type stream struct {
+	x        *exchange
+	rc       *http.ResponseController
+	flush    bool
+	node     string
+	end      *dialect.Terminator
+	deadline time.Time // of writes, as last set
+	writeErr error
+}
+
+// write passes bytes on, at once where the client waits for them. The write
+// deadline is moved at most every few seconds: a timer for every chunk would cost
+// more than the chunk.
+func (s *stream) write(b []byte) bool {
+	if now := time.Now(); s.deadline.Sub(now) < writeTimeout-5*time.Second {
+		s.deadline = now.Add(writeTimeout)
+		_ = s.rc.SetWriteDeadline(s.deadline) // not supported means no limit
+	}
+	if _, s.writeErr = s.x.w.Write(b); s.writeErr == nil && s.flush {
+		if err := s.rc.Flush(); !errors.Is(err, http.ErrNotSupported) {
+			s.writeErr = err
+		}
+	}
+	if s.writeErr != nil {
+		return false
+	}
+	s.end.Write(b)
+	s.x.f.p.activity.seen(s.node)
+	return true
+}
+
+// outcome is how an exchange ended after its commit.
+type outcome struct {
+	err   error // nil: the engine's answer was passed on whole
+	abort bool  // the client's connection must be cut: it cannot tell a short answer otherwise
+	gone  bool  // the client left or stopped reading
+}
+
+var (
+	errNoTerminator = errors.New("stream ended without its terminator")
+	errCut          = errors.New("upstream stream aborted mid-response")
+)
+
+func (s *stream) outcome(readErr error) outcome {
+	switch {
+	case s.writeErr != nil:
+		return outcome{err: s.writeErr, abort: true, gone: true}
+	case readErr != nil && !errors.Is(readErr, io.EOF):
+		if s.x.r.Context().Err() != nil {
+			return outcome{err: s.x.r.Context().Err(), abort: true, gone: true}
+		}
+		return outcome{err: errCut, abort: true}
+	case !s.end.Whole():
+		return outcome{err: errNoTerminator}
+	}
+	return outcome{}
+}

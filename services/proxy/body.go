@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// maxReplay is the largest body that is held so that it can be sent to
+	// another node (PX-44). A larger one goes to one node as it comes.
+	maxReplay = 32 << 20
+	// maxStreamed is the largest body that is passed on at all (DEC-10).
+	maxStreamed = 4 << 30
+	// maxHeld bounds the bodies that are held at once (DEC-145).
+	maxHeld = 512 << 20
+	// pooledBody is the largest buffer kept for reuse.
+	pooledBody = 64 << 10
+)
+
+var (
+	errMemory = errors.New("too many large requests at once")
+	errLarge  = errors.New("body is larger than what can be replayed")
+)
+
+// bodies hands out the memory of request bodies within a common bound.
+type bodies struct {
+	held atomic.Int64
+	pool sync.Pool // of *[]byte with up to pooledBody bytes
+}
+
+// body is a request's body, held whole.
+type body struct {
+	owner *bodies
+	bytes []byte
+	cost  int64
+}
+
+// read takes a request's body into memory. errLarge comes with what was read of
+// a body that is longer than maxReplay; errMemory with nothing.
+func (b *bodies) read(r *http.Request) (*body, error) {
+	held := &body{owner: b}
+	if r.Body == nil || r.Body == http.NoBody {
+		return held, nil
+	}
+	size := r.ContentLength
+	if size < 0 {
+		size = pooledBody
+	}
+	size = min(size, maxReplay)
+	if err := held.grow(size + 1); err != nil { // one more than the body, to see its end
+		return nil, err
+	}
+	for {
+		n, err := r.Body.Read(held.bytes[len(held.bytes):cap(held.bytes)])
+		held.bytes = held.bytes[:len(held.bytes)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return held, nil
+		case err != nil:
+			held.free()
+			return nil, err
+		case len(held.bytes) > maxReplay:
+			return held, errLarge
+		case len(held.bytes) == cap(held.bytes):
+			if err := held.grow(min(2*int64(cap(held.bytes)), maxReplay+1)); err != nil {
+				held.free()
+				return nil, err
+			}
+		}
+	}
+}
+
+// grow makes room for that many bytes in all.
+func (h *body) grow(size int64) error {
+	more := size - h.cost
+	if h.owner.held.Add(more) > maxHeld {
+		h.owner.held.Add(-more)
+		return errMemory
+	}
+	h.cost = size
+	if h.bytes == nil && size <= pooledBody+1 {
+		if kept, ok := h.owner.pool.Get().(*[]byte); ok {
+			h.bytes = (*kept)[:0]
+			if int64(cap(h.bytes)) >= size {
+				return nil
+			}
+		}
+		h.bytes = make([]byte, 0, max(size, 4<<10))
+		return nil
+	}
+	grown := make([]byte, len(h.bytes), size)
+	copy(grown, h.bytes)
+	h.bytes = grown
+	return nil
+}
+
+// free gives the memory back. It may be called more than once, but nobody may
+// read the bytes afterwards.
+func (h *body) free() {
+	if h == nil || h.cost == 0 {
+		return
+	}
+	h.owner.held.Add(-h.cost)
+	h.cost = 0
+	if c := cap(h.bytes); c > 0 && c <= pooledBody+1 {
+		kept := h.bytes[:0]
+		h.owner.pool.Put(&kept)
+	}
+	h.bytes = nil
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dialect
+
+import (
+	"strings"
+	"unsafe"
+
+	"github.com/tidwall/gjson"
+)
+
+// Model returns the model that a JSON body names, as the client spelled it, or
+// "" for none. Of several the last counts, as in the engines; Ollama's also fold
+// the case of the key (DEC-136).
+func Model(engine string, body []byte) string {
+	model := ""
+	// gjson works on strings; the body is only read meanwhile, so it may be
+	// looked at as one without a copy of up to 32 MiB.
+	text := unsafe.String(unsafe.SliceData(body), len(body))
+	gjson.Parse(text).ForEach(func(key, value gjson.Result) bool {
+		named := key.Str == "model" || (engine == Ollama && strings.EqualFold(key.Str, "model"))
+		if named {
+			model = ""
+			if value.Type == gjson.String {
+				model = value.Str
+			}
+		}
+		return true
+	})
+	return strings.Clone(model) // the body's memory is used again
+}
+
+// maxKey is the longest model key that is built without the heap.
+const maxKey = 256
+
+// AppendKey appends the form of a model's name in which two names of one model
+// are equal (PX-47, DEC-50). A name of blanks only has an empty key.
+//
+// LM Studio's names are exact. Ollama's ignore case, the default registry and
+// library, and imply the tag latest.
+func AppendKey(dst []byte, engine, name string) []byte {
+	name = strings.TrimSpace(name)
+	if engine != Ollama || name == "" {
+		return append(dst, name...)
+	}
+	start := len(dst)
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		dst = append(dst, c)
+	}
+	dst = trimPrefix(dst, start, "registry.ollama.ai/")
+	dst = trimPrefix(dst, start, "library/")
+	last := string(dst[start:])
+	if i := strings.LastIndexByte(last, '/'); i >= 0 {
+		last = last[i+1:]
+	}
+	if last != "" && !strings.ContainsAny(last, ":@") {
+		dst = append(dst, ":latest"...)
+	}
+	return dst
+}
+
+func trimPrefix(dst []byte, start int, prefix string) []byte {
+	if rest, found := strings.CutPrefix(string(dst[start:]), prefix); found {
+		return append(dst[:start], rest...)
+	}
+	return dst
+}
+
+// Key is AppendKey as a string.
+func Key(engine, name string) string {
+	var buf [maxKey]byte
+	return string(AppendKey(buf[:0], engine, name))
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"nvpair/internal/jsonrpc"
+	"nvpair/shared/workload"
+)
+
+// lateRetry is how often jobs that the full link refused are offered again.
+const lateRetry = 50 * time.Millisecond
+
+// reporter writes job events to the link. The link's own queue takes them off the
+// hot path and batches them; when it is full, a job collapses to its newest
+// state and is offered again, so that no end of a job is ever lost (DEC-131).
+type reporter struct {
+	link interface {
+		Notify(method string, params any) error
+	}
+
+	mu    sync.Mutex               // guards the rest
+	late  map[string]workload.Info // newest refused state by job
+	order []string                 // keys of late, oldest first
+	retry *time.Timer              // armed while late holds anything
+}
+
+func newReporter(l interface {
+	Notify(method string, params any) error
+}) *reporter {
+	return &reporter{link: l, late: make(map[string]workload.Info)}
+}
+
+// report sends a job's state. Calls for one job come in order.
+func (r *reporter) report(info workload.Info) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, waits := r.late[info.Engine+"\x00"+info.ID]; waits || !r.sendLocked(info) {
+		r.keepLocked(info)
+	}
+}
+
+func (r *reporter) sendLocked(info workload.Info) bool {
+	err := r.link.Notify(workload.Method(info.State), eventParams(info))
+	return !errors.Is(err, jsonrpc.ErrQueueFull)
+}
+
+// eventParams is a workload.Event, encoded once.
+func eventParams(info workload.Info) json.RawMessage {
+	raw, err := jsonrpc.Marshal(info)
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	params := make([]byte, 0, len(raw)+len(`{"workloadInfo":}`))
+	params = append(params, `{"workloadInfo":`...)
+	params = append(params, raw...)
+	return append(params, '}')
+}
+
+func (r *reporter) keepLocked(info workload.Info) {
+	key := info.Engine + "\x00" + info.ID
+	if _, known := r.late[key]; !known {
+		r.order = append(r.order, key)
+	}
+	r.late[key] = info
+	if r.retry == nil {
+		r.retry = time.AfterFunc(lateRetry, r.flush)
+	}
+}
+
+func (r *reporter) flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.retry = nil
+	for len(r.order) > 0 {
+		key := r.order[0]
+		if !r.sendLocked(r.late[key]) {
+			r.retry = time.AfterFunc(lateRetry, r.flush)
+			return
+		}
+		delete(r.late, key)
+		r.order = r.order[1:]
+	}
+	r.order = nil
+}
+
+func (r *reporter) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.retry != nil {
+		r.retry.Stop()
+	}
+}
+
+// job is one request's entry in the job list. Its events are numbered and
+// written under its lock, so that the order on the link is the order of the
+// numbers even when the watch over the client writes the last one (PX-80).
+type job struct {
+	reporter *reporter
+
+	mu    sync.Mutex // guards the rest
+	info  workload.Info
+	ended bool
+}
+
+// newJob announces a job as queued and not placed.
+func (p *proxy) newJob(engine, id, model string) *job {
+	j := &job{reporter: p.reporter, info: workload.Info{
+		ID: id, Model: model, Engine: engine, RunID: p.runID,
+		State: workload.StateQueued, CreatedMillis: time.Now().UnixMilli(),
+	}}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.emitLocked()
+	return j
+}
+
+// place says where the job is tried, "" for nowhere; no event without a change.
+func (j *job) place(node string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended || j.info.ScheduledOn == node {
+		return
+	}
+	j.info.ScheduledOn = node
+	j.emitLocked()
+}
+
+// run says that the answer has begun.
+func (j *job) run() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return
+	}
+	now := time.Now().UnixMilli()
+	j.info.State, j.info.StartedMillis = workload.StateRunning, &now
+	j.emitLocked()
+}
+
+// end says how the job ended. Only the first end counts (PX-83).
+func (j *job) end(state, text string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return
+	}
+	j.ended = true
+	now := time.Now().UnixMilli()
+	j.info.State, j.info.CompletedMillis = state, &now
+	if text != "" {
+		j.info.Error = &text
+	}
+	j.emitLocked()
+}
+
+func (j *job) emitLocked() {
+	j.info.Seq++
+	j.reporter.report(j.info)
+}

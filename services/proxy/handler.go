@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"nvpair/services/proxy/dialect"
+	"nvpair/shared/facade"
+)
+
+// exchange is one client's request on its way through a facade.
+type exchange struct {
+	f       *facadeServer
+	w       http.ResponseWriter
+	r       *http.Request
+	id      string
+	arrived time.Time
+
+	// What the end event tells.
+	nodeID    string
+	target    string
+	status    int
+	committed time.Time // zero without an answer's first byte
+	failure   string
+}
+
+// ServeHTTP takes every plaintext request of the facade: who asks is checked
+// before anything of the body is read (PX-36, PX-37, DEC-13, DEC-44).
+func (f *facadeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{f: f, w: w, r: r, arrived: time.Now()}
+	switch {
+	case !loopbackSource(r.RemoteAddr):
+		x.refuse(http.StatusForbidden,
+			"plaintext requests are accepted only from loopback; cluster peers must use the mTLS ingress", "loopback-only")
+		return
+	case !f.hostAllowed(r.Host):
+		x.refuse(http.StatusMisdirectedRequest,
+			"this address serves localhost only; list the name in NVPAIR_ALLOWED_HOSTS to allow it", "host-not-allowed")
+		return
+	case r.Header.Get("X-NVPAIR-Engine-Identity-Probe") == "1":
+		x.refuse(http.StatusConflict, "the compatibility facade is not the "+f.engine.DisplayName+" engine", "proxy-facade")
+		return
+	}
+	x.id = strconv.FormatInt(f.requests.Add(1), 10)
+	defer x.report()
+	switch class := dialect.Classify(f.engine.ID, r.Method, r.URL.Path); class {
+	case dialect.Inference:
+		x.inference()
+	case dialect.ListModels, dialect.ListTags:
+		x.list(class)
+	default:
+		x.control(class)
+	}
+}
+
+func loopbackSource(remote string) bool {
+	a, err := netip.ParseAddrPort(remote)
+	return err == nil && a.Addr().Unmap().IsLoopback()
+}
+
+// hostAllowed lets through the names of this machine's loopback and those the
+// user listed, with any port: a page under a rebound name must not reach an
+// engine.
+func (f *facadeServer) hostAllowed(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.Trim(name, "[]"))
+	if name == "localhost" || name == "::1" || f.p.allowed[name] {
+		return true
+	}
+	a, err := netip.ParseAddr(name)
+	return err == nil && a.Is4() && a.IsLoopback()
+}
+
+// refuse answers with an error of our own. A body that was not read is not
+// waited for.
+func (x *exchange) refuse(status int, message, code string) {
+	h := x.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(dialect.ErrorBody(x.r.URL.Path, status, message, code)) // a client that left needs no answer
+	x.status, x.failure = status, message
+}
+
+// started tells that an answer has begun.
+func (x *exchange) started() {
+	x.committed = time.Now()
+	x.f.notify(facade.NotifyRequestStarted, x.event())
+}
+
+func (x *exchange) event() facade.RequestStarted {
+	return facade.RequestStarted{
+		ID: x.id, NodeID: x.nodeID, Method: x.r.Method, Path: x.r.URL.Path, Target: x.target,
+	}
+}
+
+// report tells how the request ended.
+func (x *exchange) report() {
+	e := facade.RequestEnded{
+		RequestStarted: x.event(), Status: x.status,
+		DurationMillis: time.Since(x.arrived).Milliseconds(), Error: x.failure,
+	}
+	if !x.committed.IsZero() {
+		ttfb := x.committed.Sub(x.arrived).Milliseconds()
+		e.TTFBMillis = &ttfb
+	}
+	x.f.notify(facade.NotifyRequest, e)
+}

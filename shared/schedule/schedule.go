@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package schedule is the agreement about the order in which nodes are preferred
+// for new jobs: what the broker tells the scheduler and what it gets back.
+package schedule
+
+// Notifications of the broker besides discovery:nodes-changed.
+const (
+	NotifyTelemetry = "scheduler:telemetry" // discovery.Telemetry
+	NotifyUpsert    = "workloads:upsert"    // {"workloadInfo": {...}}
+	NotifyRemove    = "workloads:remove"    // Removal
+)
+
+// NotifyPriority is the scheduler's one output, sent once an engine.
+const NotifyPriority = "schedule:priority" // Priority
+
+// Requests of the broker.
+const (
+	MethodGetStatus   = "scheduler:get-status"   // -> Status
+	MethodGetInterval = "scheduler:get-interval" // -> Interval
+	MethodSetInterval = "scheduler:set-interval" // Interval -> Interval, as it is in effect
+	MethodTick        = "scheduler:tick"         // -> Ticked
+)
+
+// Job states that count as load. The set of states is open; all others count as
+// nothing (JS-18).
+const (
+	StateQueued  = "queued"
+	StateRunning = "running"
+)
+
+// MaxNodes bounds a ranking (DEC-137).
+const MaxNodes = 512
+
+// Pressures of a node's GPUs, PressureNone to PressureMost.
+const (
+	PressureNone    = 0
+	PressureUnknown = 1 // also of a node whose load is not known (JS-29)
+	PressureMost    = 3
+)
+
+// Removal is the payload of workloads:remove. It names neither engine nor run:
+// all jobs of that origin and id go.
+type Removal struct {
+	WorkloadID     string `json:"workloadId"`
+	OriginatedFrom string `json:"originatedFrom"` // node uuid
+}
+
+// NodeRank is one node of a ranking.
+type NodeRank struct {
+	ID          string `json:"id"`          // host uuid
+	Pending     int    `json:"pending"`     // queued and running jobs, of all engines
+	GPUPressure int    `json:"gpuPressure"` // PressureNone..PressureMost
+	Rank        int    `json:"rank"`        // position, from 0
+}
+
+// Ranking is an order of nodes, the best first.
+type Ranking struct {
+	Nodes []string   `json:"nodes"` // host uuids; never null
+	Ranks []NodeRank `json:"ranks,omitempty"`
+}
+
+// Priority is the payload of schedule:priority. Its reader numbers it.
+type Priority struct {
+	Engine string `json:"engine"`
+	Ranking
+}
+
+// Interval is the result of get-interval, and params and result of set-interval.
+type Interval struct {
+	Millis int64 `json:"interval_ms"`
+}
+
+// Ticked is the result of tick.
+type Ticked struct {
+	Ticked bool `json:"ticked"`
+}
+
+// EngineStatus is what was last delivered for an engine.
+type EngineStatus struct {
+	Engine            string     `json:"engine"`
+	Emitted           []NodeRank `json:"emitted"`       // never null
+	LastEmittedMillis int64      `json:"lastEmittedAt"` // Unix milliseconds; 0 = never
+}
+
+// Status is the result of get-status.
+type Status struct {
+	IntervalMillis int64                   `json:"interval_ms"`
+	Engines        map[string]EngineStatus `json:"engines"` // every engine, by id
+}
