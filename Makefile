@@ -31,15 +31,18 @@ export GOFLAGS += -buildvcs=false
 build: ## build all binaries into bin/, stamped from versions.json
 	@mkdir -p bin
 	@rm -f bin/.new.*
-	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/.new.bundle ./cmd/nvpair-bundle
+	@echo "go build bin/*"
+	@go build -trimpath -ldflags "$(LDFLAGS)" -o bin/.new.bundle ./cmd/nvpair-bundle
 	@set -e; for name in $(BINARIES); do \
 		ln bin/.new.bundle "bin/.new.$$name"; \
 		mv -f "bin/.new.$$name" "bin/$$name$(EXE)"; \
 	done; \
 	rm -f bin/.new.bundle
 
-run: build ## build, then start a node on this machine, headless
-	bin/nvpair serve
+run: build ## build, then start a node on this machine, and a stand-in if it has no engine
+	@go build -trimpath -o bin/nvpair-demo-engine$(EXE) ./tests/engine/demo
+	@go build -trimpath -o bin/nvpair-demo$(EXE) ./tests/demo
+	@exec bin/nvpair-demo
 
 test: check ## everything CI runs: check, then the suites on real processes
 	go test -race -shuffle=on -count=1 ./tests/tree/... $(if $(wildcard tests/lan),./tests/lan/...)

@@ -46,7 +46,8 @@ func (f *facades) advertise(ctx context.Context, l *workerLink, s *facadeState) 
 
 // healthyPort returns the port of the own engine, 0 for none.
 func (f *facades) healthyPort(ctx context.Context, probe *http.Client, s *facadeState) int {
-	ports := append([]int{s.engine.BasePort}, f.b.manifests.ports(s.engine.ID)...)
+	// An engine on its stock port, which then kept the facade from it, is one too.
+	ports := append([]int{s.engine.BasePort, s.engine.FacadePort}, f.b.manifests.ports(s.engine.ID)...)
 	for _, port := range ports {
 		if port != s.boundPort() && healthy(ctx, probe, s.engine, port) {
 			return port

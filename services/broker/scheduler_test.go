@@ -37,7 +37,7 @@ func TestANewSchedulerLearnsLoadThenNodes(t *testing.T) {
 				upsert(strings.Replace(stamped("1", "queued", ""), "1000", "999", 1)),
 				upsert(jobOf(otherNode, "1", "running", "")),
 				notification("scheduler:telemetry", telemetryOf("a", 7, false, 0)),
-				notification("scheduler:telemetry", telemetryOf("b", 50, true, 1100+1000*generation)),
+				notification("scheduler:telemetry", telemetryOf("b", 50, true, 1100+1001*generation)), // quiet takes a millisecond
 			)
 			require.Contains(t, scheduler.line(), `"method":"discovery:nodes-changed","params":[{"id":"desk"`)
 			scheduler.quiet()

@@ -6,9 +6,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -204,13 +204,6 @@ func TestCommandsReachTheNode(t *testing.T) {
 	require.Equal(t, ran{exitFailed, "", "nvpair: no answer to ping within 20ms\n"}, got)
 
 	b := s.serveBroker()
-	answers := func(id int, method, params, answer string) func() {
-		return func() {
-			b.t.Helper()
-			b.expect(request(id, method, params))
-			b.send(`{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,` + answer + `}`)
-		}
-	}
 	for i, tt := range []struct {
 		args                   []string
 		in                     string
@@ -226,7 +219,7 @@ func TestCommandsReachTheNode(t *testing.T) {
 			ran{exitOK, "null\n", ""},
 		},
 		{
-			[]string{"call", "settings/x"}, "", "settings/x", "null", `"error":{"code":-32602,"message":"no","data":{"c": 3}}`,
+			[]string{"call", "settings/x"}, "", "settings/x", "", `"error":{"code":-32602,"message":"no","data":{"c": 3}}`,
 			ran{exitFailed, "", "error -32602: no\ndata: {\"c\": 3}\n"},
 		},
 		{
@@ -245,7 +238,12 @@ func TestCommandsReachTheNode(t *testing.T) {
 		answered := make(chan struct{})
 		go func() {
 			defer close(answered)
-			answers(brokerCalls+1+i, tt.method, tt.params, tt.answer)()
+			id := brokerCalls + 1 + i
+			line, err := b.lines.ReadString('\n')
+			if want := request(id, tt.method, tt.params) + "\n"; err != nil || line != want {
+				t.Errorf("%q: the broker got %q, %v; want %q", tt.args, line, err, want)
+			}
+			fmt.Fprintf(b.conn, `{"jsonrpc":"2.0","id":%d,%s}`+"\n", id, tt.answer)
 		}()
 		got := run(tt.in, tt.args...)
 		<-answered

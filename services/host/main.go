@@ -31,6 +31,7 @@ func commands() []command {
 	return []command{
 		{"serve", "", "run a node on this machine until it is stopped", (*cli).serve},
 		{"status", "[--json]", "show the node: exit status 0 running, 1 degraded or starting, 2 not running", (*cli).status},
+		{"jobs", "[--watch] [--json]", "list the requests that run and ran on all nodes", (*cli).jobs},
 		{"call", "METHOD [JSON]", "call a JSON-RPC method of the node and print its result", (*cli).call},
 		{"stop", "", "stop the node and wait until it is gone", (*cli).stop},
 	}

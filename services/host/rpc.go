@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/sourcegraph/jsonrpc2"
@@ -27,7 +28,15 @@ var errNoNode = errors.New("no node is running")
 type node struct {
 	rpc   *jsonrpc2.Conn
 	ready chan struct{} // closed when the tree has said app:ready
+
+	mu     sync.Mutex // guards the rest
+	isUp   bool       // ready is closed
+	events map[string]chan json.RawMessage
 }
+
+// maxEvents is how many events may wait while a command prints; more are
+// dropped, for the read loop must not wait.
+const maxEvents = 8192
 
 // dial connects to the node that serves this user's data directory.
 func dial(ctx context.Context) (*node, error) {
@@ -39,16 +48,34 @@ func dial(ctx context.Context) (*node, error) {
 	if err != nil {
 		return nil, explain(err, dataDir)
 	}
-	n := &node{ready: make(chan struct{})}
-	var once sync.Once // a restarted broker is ready again
-	onReady := jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
-		if req.Method == brokerapi.NotifyReady {
-			once.Do(func() { close(n.ready) })
-		}
-		return nil, nil
-	})
-	n.rpc = jsonrpc2.NewConn(context.WithoutCancel(ctx), jsonrpc2.NewPlainObjectStream(conn), onReady)
+	n := &node{ready: make(chan struct{}), events: make(map[string]chan json.RawMessage)}
+	n.rpc = jsonrpc2.NewConn(context.WithoutCancel(ctx), jsonrpc2.NewPlainObjectStream(conn), n)
 	return n, nil
+}
+
+// Handle takes what the node sends. It is the library's, not for commands.
+func (n *node) Handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if req.Method == brokerapi.NotifyReady && !n.isUp { // a restarted broker is ready again
+		n.isUp = true
+		close(n.ready)
+	}
+	if ch := n.events[req.Method]; ch != nil && req.Params != nil {
+		select {
+		case ch <- slices.Clone(*req.Params):
+		default:
+		}
+	}
+}
+
+// on returns the params of all notifications of that method from now on.
+func (n *node) on(method string) <-chan json.RawMessage {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ch := make(chan json.RawMessage, maxEvents)
+	n.events[method] = ch
+	return ch
 }
 
 // awaitReady waits until the tree accepts requests.

@@ -120,3 +120,12 @@ func inject(t *testing.T, e *Engine, faults ...Fault) {
 	t.Helper()
 	require.NoError(t, e.Faults.Set(faults...))
 }
+
+// dialOnce connects and disconnects.
+func dialOnce(e *Engine) (string, error) {
+	nc, err := net.Dial("tcp", e.Addr())
+	if err != nil {
+		return "", err
+	}
+	return nc.LocalAddr().String(), nc.Close()
+}

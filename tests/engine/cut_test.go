@@ -18,7 +18,7 @@ func TestAConnectionCanBeCutAtEveryMomentOfAStream(t *testing.T) {
 	for _, tt := range []struct {
 		at             Moment
 		head, terminal bool // what the client has seen by then
-		tokens         int  // -1 is any
+		tokens         int
 	}{
 		{at: AtHead}, {at: AtBody}, {at: AtBeforeHeaders},
 		{at: AtAfterHeaders, head: true},

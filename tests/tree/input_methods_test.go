@@ -24,7 +24,7 @@ type methodCase struct {
 // badParams are those that no method can use.
 func badParams() []string { return []string{"", "null", "5", `"x"`, "[]", "true", "[{}]"} }
 
-// methodCases returns what holds with all workers of this release.
+// methodCases returns what holds when of all workers only those of startThree are there.
 func methodCases() []methodCase {
 	var list []methodCase
 	add := func(c methodCase, methods ...string) {
@@ -129,10 +129,16 @@ func cutDots(message string) (prefix string, open bool) {
 	return message, false
 }
 
+// startThree starts a broker with the three workers that every node needs.
+func startThree(t *testing.T, h *harness.Host) (*harness.Proc, *harness.Wire) {
+	t.Helper()
+	return startBrokerAlone(t, h, "nvpair-node-scanner", "nvpair-errors", "nvpair-node-settings")
+}
+
 func TestEveryMethodAnswersWrongParamsAsAgreed(t *testing.T) {
 	t.Parallel()
 	h := harness.NewHost(t, "alpha")
-	p, w := uiBroker().start(t, h)
+	p, w := startThree(t, h)
 	for i, c := range methodCases() {
 		c.check(t, w.Call(strconv.Itoa(i), c.method, c.params))
 	}
@@ -144,7 +150,7 @@ func TestEveryMethodAnswersWrongParamsAsAgreed(t *testing.T) {
 func TestNotificationsOfTheClientHaveNoEffect(t *testing.T) {
 	t.Parallel()
 	h := harness.NewHost(t, "alpha")
-	p, w := uiBroker().start(t, h)
+	p, w := startThree(t, h)
 	report := w.Call("1", "errors:report", `{"id":"standing","message":"m"}`)
 	require.Equal(t, "null", string(report.Result))
 	w.Await("errors:update", answerWithin, func(f harness.Frame) bool { return f.Method == "errors:update" })

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !windows
+
+package main
+
+import "syscall"
+
+// ownGroup keeps a terminal's Ctrl+C from a child that is ended in order.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
