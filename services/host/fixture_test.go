@@ -195,7 +195,7 @@ func (p *peer) call(method, params string) string {
 func (p *peer) quiet() {
 	p.t.Helper()
 	synctest.Wait()
-	require.NoError(p.t, p.conn.SetReadDeadline(time.Now().Add(time.Millisecond)))
+	require.NoError(p.t, p.conn.SetReadDeadline(time.Now().Add(time.Nanosecond)))
 	line, err := p.lines.ReadString('\n')
 	require.ErrorIs(p.t, err, os.ErrDeadlineExceeded, "got %q", line)
 }

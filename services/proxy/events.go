@@ -5,6 +5,7 @@ package proxy
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -15,13 +16,15 @@ import (
 // lateRetry is how often jobs that the full link refused are offered again.
 const lateRetry = 50 * time.Millisecond
 
+// maxLate bounds the jobs that wait for a broker that does not read.
+const maxLate = 100_000
+
 // reporter writes job events to the link. The link's own queue takes them off the
 // hot path and batches them; when it is full, a job collapses to its newest
 // state and is offered again, so that no end of a job is ever lost (DEC-131).
 type reporter struct {
-	link interface {
-		Notify(method string, params any) error
-	}
+	link notifier
+	log  *slog.Logger
 
 	mu    sync.Mutex               // guards the rest
 	late  map[string]workload.Info // newest refused state by job
@@ -29,10 +32,13 @@ type reporter struct {
 	retry *time.Timer              // armed while late holds anything
 }
 
-func newReporter(l interface {
+// notifier is the part of a link that events need.
+type notifier interface {
 	Notify(method string, params any) error
-}) *reporter {
-	return &reporter{link: l, late: make(map[string]workload.Info)}
+}
+
+func newReporter(l notifier, log *slog.Logger) *reporter {
+	return &reporter{link: l, log: log, late: make(map[string]workload.Info)}
 }
 
 // report sends a job's state. Calls for one job come in order.
@@ -64,6 +70,11 @@ func eventParams(info workload.Info) json.RawMessage {
 func (r *reporter) keepLocked(info workload.Info) {
 	key := info.Engine + "\x00" + info.ID
 	if _, known := r.late[key]; !known {
+		if len(r.order) >= maxLate {
+			r.log.Warn("broker does not read, the oldest waiting job event is lost", "waiting", maxLate)
+			delete(r.late, r.order[0])
+			r.order = r.order[1:]
+		}
 		r.order = append(r.order, key)
 	}
 	r.late[key] = info

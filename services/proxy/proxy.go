@@ -82,7 +82,7 @@ func Run(ctx context.Context, cfg Config) error {
 		facades: make(map[string]*facadeServer),
 	}
 	p.ranking.Store(&route.Ranking{})
-	p.reporter = newReporter(p.link)
+	p.reporter = newReporter(p.link, cfg.Log)
 	p.activity.init(p.link)
 	for _, h := range cfg.AllowedHosts {
 		p.allowed[h] = true

@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a test waits for what should come at once.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // brief is how long a test looks on to see that nothing comes.
 const brief = 50 * time.Millisecond

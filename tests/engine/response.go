@@ -195,6 +195,7 @@ func (x *exchange) flush() {
 func (x *exchange) write(b []byte) {
 	n, err := x.c.nc.Write(b)
 	x.rec.sent.Add(int64(n))
+	x.e.witness.wrote()
 	if err != nil {
 		x.left(err)
 	}

@@ -52,7 +52,8 @@ type record struct {
 
 // witness keeps the records.
 type witness struct {
-	keep int
+	keep    int
+	awaited atomic.Bool // somebody waits for a change; set before the report is made that is not enough
 
 	mu      sync.Mutex // guards what follows, and the records
 	ring    []*record  // the newest, from start on once it is full
@@ -136,6 +137,16 @@ func (w *witness) changedLocked() {
 	if w.changed != nil {
 		close(w.changed)
 		w.changed = nil
+		w.awaited.Store(false)
+	}
+}
+
+// wrote notes that bytes were sent, which the record knows.
+func (w *witness) wrote() {
+	if w.awaited.Load() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.changedLocked()
 	}
 }
 
@@ -175,10 +186,11 @@ func (w *witness) reset() {
 func (w *witness) await(ctx context.Context, ok func(Report) bool) (Report, error) {
 	for {
 		w.mu.Lock()
-		rep := w.reportLocked()
 		if w.changed == nil {
 			w.changed = make(chan struct{})
 		}
+		w.awaited.Store(true)
+		rep := w.reportLocked()
 		changed := w.changed
 		w.mu.Unlock()
 		if ok(rep) {

@@ -39,7 +39,9 @@ func TestTheWitnessRecordsARequestAsItWas(t *testing.T) {
 	require.False(t, r[1].Arrival.Before(r[0].Arrival))
 }
 
-func hexSize(n int) string { return string("0123456789abcdef"[n>>4]) + string("0123456789abcdef"[n&15]) }
+func hexSize(n int) string {
+	return string("0123456789abcdef"[n>>4]) + string("0123456789abcdef"[n&15])
+}
 
 func TestTheWitnessSeesWhenAndHowAClientLeaves(t *testing.T) {
 	for how, leave := range map[string]func(*client) error{

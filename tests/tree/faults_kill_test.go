@@ -67,7 +67,7 @@ func TestAKilledWorkerIsRestartedWhileTheClientGoesOn(t *testing.T) {
 // awaitHealthy waits until a worker has been up long enough to end its streak.
 func (tr *tree) awaitHealthy(name string) {
 	tr.t.Helper()
-	const healthyAfter, margin = time.Second, 300 * time.Millisecond // shortbroker's; the broker's timer starts a moment later
+	const healthyAfter, margin = time.Second, 500 * time.Millisecond // shortbroker's; its timer starts a moment later
 	tr.awaitWorker(name, "is healthy", func(w brokerapi.Worker) bool {
 		return w.State == brokerapi.StateRunning && w.SinceMillis > (healthyAfter+margin).Milliseconds()
 	})

@@ -42,17 +42,15 @@ func unsent(t *testing.T, h *harness.Host) string {
 	return string(text)
 }
 
-// chatter makes the broker write that many lines, while the tree is used.
+// chatter makes the broker write that many lines, while the tree is used. Nothing
+// would be answered if a line that nobody reads held anybody up.
 func (tr *tree) chatter(lines int) {
 	tr.t.Helper()
 	for i := range lines {
 		_, err := tr.out.WriteString(harness.RequestLine("", fmt.Sprintf("chatter/%d", i), "") + "\n")
 		require.NoError(tr.t, err)
 		if i%500 == 0 {
-			begin := time.Now()
 			tr.must("settings/get-cluster-id", "", nil)
-			tr.must("ping", "", nil)
-			require.Less(tr.t, time.Since(begin), 3*time.Second, "held up")
 		}
 	}
 	tr.must("ping", "", nil)
