@@ -23,7 +23,14 @@ type Config struct {
 	Version string             // reported in ready and hello
 	Log     *slog.Logger       // required
 	Level   *slog.LevelVar     // of Log, changed by log/set-level; required
+
+	// MaxFrameBytes limits an inbound frame; 0 is 1 MiB.
+	MaxFrameBytes int
 }
+
+// SnapshotFrame is the frame limit of a worker that is sent directories: 512
+// nodes with their models may exceed the default (DEC-116).
+const SnapshotFrame = 8 << 20
 
 // Link is a worker's end of its link to the broker. Besides Serve, the methods
 // of Conn may be used from any goroutine.
@@ -42,7 +49,9 @@ type Link struct {
 func NewLink(cfg Config) *Link {
 	l := &Link{cfg: cfg, inbox: make(chan *jsonrpc.Request, inboxLen), loopDone: make(chan struct{})}
 	l.serving, l.stop = context.WithCancel(context.Background())
-	l.Conn = jsonrpc.New(cfg.Link, jsonrpc.Config{Handle: l.receive, Ended: l.inputEnded, Log: cfg.Log})
+	l.Conn = jsonrpc.New(cfg.Link, jsonrpc.Config{
+		Handle: l.receive, Ended: l.inputEnded, MaxFrameBytes: cfg.MaxFrameBytes, Log: cfg.Log,
+	})
 	l.announce()
 	return l
 }

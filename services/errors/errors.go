@@ -123,6 +123,7 @@ type service struct {
 }
 
 func newService(cfg Config) *service {
+	cfg.MaxFrameBytes = worker.SnapshotFrame
 	s := &service{log: cfg.Log, link: worker.NewLink(cfg.Config), nodeID: nodeID(cfg.NodeID), store: newStore()}
 	s.update = s.link.NewStream(serviceerror.NotifyUpdate, func() (json.RawMessage, bool) {
 		return s.store.list(), true

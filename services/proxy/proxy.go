@@ -73,6 +73,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	cfg.MaxFrameBytes = worker.SnapshotFrame
 	p := &proxy{
 		cfg: cfg, runID: runID, ctx: ctx,
 		link:    worker.NewLink(cfg.Config),

@@ -78,6 +78,9 @@ func TestRankingThatWasNotWrittenIsSentAgain(t *testing.T) {
 			require.Equal(t, time.Now().UnixMilli(), c.emitted("ollama").LastEmittedMillis)
 			c.pass(time.Minute)
 			c.quiet()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			require.False(t, c.roundOpen, "nothing is left to wait for")
 		})
 	}
 }

@@ -112,6 +112,7 @@ func newService(cfg Config) *service {
 		interval: clampInterval(cfg.Interval),
 	}
 	cfg.Link = &watchedLink{ReadWriteCloser: cfg.Link, wrote: s.wrote}
+	cfg.MaxFrameBytes = worker.SnapshotFrame
 	s.link = worker.NewLink(cfg.Config)
 	for i, e := range engine.All() {
 		stream := s.link.NewStream(schedule.NotifyPriority, func() (json.RawMessage, bool) { return s.snapshot(i) })

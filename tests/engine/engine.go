@@ -147,20 +147,10 @@ func (e *Engine) stop() {
 // accept serves the connections of one listener until that is closed.
 func (e *Engine) accept(ln net.Listener) {
 	for {
-		e.mu.Lock()
-		paused := e.paused
-		e.mu.Unlock()
-		if paused != nil {
-			select {
-			case <-paused:
-			case <-e.closing:
-				return
-			}
-			continue
-		}
+		e.awaitOpen()
 		nc, err := ln.Accept()
 		if err != nil {
-			if ne, ok := err.(net.Error); ok && ne.Timeout() { //nolint:errorlint // as net/http
+			if ne, ok := err.(net.Error); ok && ne.Timeout() {
 				continue
 			}
 			e.mu.Lock()
@@ -176,7 +166,25 @@ func (e *Engine) accept(ln net.Listener) {
 			}
 			continue
 		}
+		e.awaitOpen() // it may have been paused while this one was accepted
 		e.start(nc)
+	}
+}
+
+// awaitOpen waits while the listener is paused, or until the engine ends.
+func (e *Engine) awaitOpen() {
+	for {
+		e.mu.Lock()
+		paused := e.paused
+		e.mu.Unlock()
+		if paused == nil {
+			return
+		}
+		select {
+		case <-paused:
+		case <-e.closing:
+			return
+		}
 	}
 }
 

@@ -99,7 +99,7 @@ func (x *exchange) end() {
 // left in x.p.bad, since each engine words them its own way.
 func (x *exchange) input() bool {
 	switch err := x.takeBody(); {
-	case err == errTooLong: //nolint:errorlint // ours, never wrapped
+	case err == errTooLong:
 		x.close = true
 		x.empty(413)
 		return false

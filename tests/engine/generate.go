@@ -118,7 +118,7 @@ func (x *exchange) conclude(f form) {
 
 // stopEvicted turns the eviction of the model into an error of the stream.
 func (x *exchange) stopEvicted() bool {
-	if x.err != errEvicted { //nolint:errorlint // ours, never wrapped
+	if x.err != errEvicted {
 		return false
 	}
 	x.err, x.evicted = nil, nil

@@ -156,7 +156,9 @@ func (o *ollama) fail(x *exchange, f failure) {
 func (o *ollama) eventHeaders(x *exchange) {
 	if x.anthropic() || strings.HasSuffix(x.path, "/v1/responses") {
 		x.set("Cache-Control", "no-cache")
-		x.set("Connection", "keep-alive")
+		if !x.close {
+			x.set("Connection", "keep-alive")
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *slots) leave(x *exchange, model string) {
 	if f := x.plan.find(KindGhost); f != nil {
 		ghost = f.duration()
 	}
-	if ghost > 0 && x.err == errLeft { //nolint:errorlint // ours, never wrapped
+	if ghost > 0 && x.err == errLeft {
 		time.AfterFunc(ghost, func() { s.release(model) })
 		return
 	}

@@ -3,7 +3,7 @@
 package engine
 
 import (
-	"crypto/sha1" //nolint:gosec // the protocol's own
+	"crypto/sha1"
 	"encoding/base64"
 	"encoding/binary"
 	"io"
@@ -17,7 +17,7 @@ const maxFrame = 1 << 20
 
 // websocket accepts an upgrade and echoes every frame until the client closes.
 func (x *exchange) websocket() {
-	sum := sha1.Sum([]byte(x.header("Sec-WebSocket-Key") + websocketGUID)) //nolint:gosec // see above
+	sum := sha1.Sum([]byte(x.header("Sec-WebSocket-Key") + websocketGUID))
 	x.stream.status = 101
 	x.close = true
 	x.write([]byte("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +

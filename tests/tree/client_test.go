@@ -126,8 +126,8 @@ func TestEventsBeyondTheQueueAreDroppedAndCounted(t *testing.T) {
 		return len(h.Processes()) == len(harness.Binaries)-1 // nvpair is not among them
 	})
 	before := allPeaks(t, h)
-	const pushes = 11 // of 900 kB each: more than the queue
-	filler := strings.Repeat("v", 900_000)
+	const pushes = 110 // of 90 kB each: more than the queue
+	filler := strings.Repeat("v", 90_000)
 	for i := range pushes {
 		value := `"` + strconv.Itoa(i) + filler + `"`
 		_, err := p.Stdin.WriteString(harness.RequestLine(strconv.Itoa(i), "settings/set-cluster-id", `{"value":`+value+`}`) + "\n")

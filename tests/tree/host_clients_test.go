@@ -121,8 +121,8 @@ func TestAHubClientThatDoesNotReadIsDroppedAndNobodyElse(t *testing.T) {
 	t.Parallel()
 	for name, flood := range map[string]func(t *testing.T, w *harness.Wire){
 		"events beyond its queue": func(t *testing.T, w *harness.Wire) { // at once
-			value := `"` + strings.Repeat("v", 900_000) + `"`
-			const pushes = 11
+			value := `"` + strings.Repeat("v", 90_000) + `"`
+			const pushes = 110
 			for i := range pushes {
 				f := w.Call(strconv.Itoa(i), "settings/set-cluster-id", `{"value":`+value+`}`)
 				require.Equal(t, `{"ok":true}`, string(f.Result), "%.300s", f.Line)
