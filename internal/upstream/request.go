@@ -5,10 +5,13 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,8 +25,8 @@ type Request struct {
 	Header http.Header
 
 	// Body is sent with its length and can be sent again. A request without a
-	// body has none; then Stream, if set, is sent instead, once: with Length,
-	// or chunked if that is negative.
+	// body has none; then Stream, if set, is sent instead, once and on a fresh
+	// connection: with Length, or chunked if that is negative.
 	Body   []byte
 	Stream io.Reader
 	Length int64
@@ -44,8 +47,16 @@ type Response struct {
 	done bool // the body was read to its end
 }
 
-// ErrHeadTooLong means that a response head exceeds the pool's bound.
-var ErrHeadTooLong = errors.New("response head is too long")
+var (
+	// ErrHeadTooLong means that a response head exceeds the pool's bound.
+	ErrHeadTooLong = errors.New("response head is too long")
+	// ErrBody means that a request's Stream failed or was shorter than its
+	// Length: the server has a part of a request and is not waited for.
+	ErrBody = errors.New("request body ended early")
+
+	errUnasked   = errors.New("server switched to a protocol that nobody asked for")
+	errMalformed = errors.New("request would not be one request on the wire")
+)
 
 // aLongTimeAgo as a deadline makes everything that blocks return.
 var aLongTimeAgo = time.Unix(1, 0)
@@ -54,8 +65,11 @@ var aLongTimeAgo = time.Unix(1, 0)
 // covers the request and the reading of the body. The error is the context's if
 // that ended.
 func (p *Pool) Do(ctx context.Context, req *Request) (*Response, error) {
-	resp, reused, err := p.attempt(ctx, req, false)
-	if err != nil && reused && ctx.Err() == nil && req.Stream == nil && errors.Is(err, errNoByte) {
+	if !req.wellFormed() {
+		return nil, errMalformed
+	}
+	resp, reused, err := p.attempt(ctx, req, req.Stream != nil)
+	if err != nil && reused && ctx.Err() == nil && errors.Is(err, errNoByte) {
 		resp, _, err = p.attempt(ctx, req, true)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -63,6 +77,22 @@ func (p *Pool) Do(ctx context.Context, req *Request) (*Response, error) {
 	}
 	return resp, err
 }
+
+// wellFormed reports whether nothing in the head can end a line or the target: a
+// request that the caller built of foreign text must stay one request.
+func (r *Request) wellFormed() bool {
+	if strings.ContainsAny(r.Target, " \r\n") || r.Target == "" || broken(r.Method) || broken(r.Host) || broken(r.Upgrade) {
+		return false
+	}
+	for name, values := range r.Header {
+		if broken(name) || slices.ContainsFunc(values, broken) {
+			return false
+		}
+	}
+	return true
+}
+
+func broken(s string) bool { return strings.IndexByte(s, '\n') >= 0 || strings.IndexByte(s, '\r') >= 0 }
 
 // errNoByte marks a failure before the first byte of a response.
 var errNoByte = errors.New("connection ended before the response")
@@ -86,6 +116,9 @@ func (p *Pool) attempt(ctx context.Context, req *Request, fresh bool) (*Response
 
 func (p *Pool) exchange(c *conn, req *Request) (*http.Response, error) {
 	writeErr := c.send(req)
+	if errors.Is(writeErr, ErrBody) {
+		return nil, writeErr
+	}
 	// A server may answer and close without reading all of the request; its
 	// answer is worth more than the write error.
 	c.limit.N = p.cfg.MaxHeadBytes
@@ -102,6 +135,8 @@ func (p *Pool) exchange(c *conn, req *Request) (*http.Response, error) {
 			return nil, ErrHeadTooLong
 		case err != nil:
 			return nil, err
+		case resp.StatusCode == http.StatusSwitchingProtocols && req.Upgrade == "":
+			return nil, errUnasked
 		case resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols:
 			c.limit.N = math.MaxInt64
 			if writeErr != nil {
@@ -137,10 +172,12 @@ func (c *conn) sendBody(req *Request) error {
 	switch {
 	case req.Stream != nil && req.Length < 0:
 		_, _ = w.WriteString("Transfer-Encoding: chunked\r\n\r\n")
-		return c.sendChunked(req.Stream)
+		return c.sendChunked(source{req.Stream})
 	case req.Stream != nil:
 		c.writeLength(req.Length)
-		if _, err := io.CopyN(w, req.Stream, req.Length); err != nil {
+		if _, err := io.CopyN(w, source{req.Stream}, req.Length); errors.Is(err, io.EOF) {
+			return fmt.Errorf("%w: %w", ErrBody, io.ErrUnexpectedEOF)
+		} else if err != nil {
 			return err
 		}
 	case req.Body != nil:
@@ -152,6 +189,17 @@ func (c *conn) sendBody(req *Request) error {
 		_, _ = w.WriteString("\r\n")
 	}
 	return w.Flush()
+}
+
+// source is a streamed body whose errors are told from those of the connection.
+type source struct{ io.Reader }
+
+func (s source) Read(b []byte) (int, error) {
+	n, err := s.Reader.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: %w", ErrBody, err)
+	}
+	return n, err
 }
 
 func (c *conn) writeLength(n int64) {

@@ -5,6 +5,7 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -206,6 +207,10 @@ func (c *client) errorsInitial(req *jsonrpc.Request) {
 		return
 	}
 	l.conn.Start(req.Method, req.Params, storeDeadline, func(r jsonrpc.Response) {
+		if errors.Is(r.Err, jsonrpc.ErrClosed) { // it died meanwhile: as if it had been down
+			req.Reply([]serviceerror.ServiceError{})
+			return
+		}
 		req.Relay(r, serviceerror.MethodGetInitial+" failed")
 	})
 }

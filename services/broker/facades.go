@@ -231,16 +231,25 @@ func (f *facades) isUp(e engine.Engine) bool {
 
 // fromProxyProcess handles what concerns the process and no one facade.
 func (b *Broker) fromProxyProcess(l *workerLink, req *jsonrpc.Request) bool {
-	if req.Method != "node/activity" {
+	if req.Method != facade.NotifyNodeActivity {
 		return b.fromProxyJobs(l, req)
 	}
-	if scanner := b.byName[workerScanner].current(); scanner != nil {
-		if err := scanner.conn.Notify(discovery.MethodNodeActivity, req.Params); err != nil {
+	var a discovery.Activity
+	if err := json.Unmarshal(req.Params, &a); err != nil {
+		l.undecodable(req, err)
+		return true
+	}
+	a.AgeMillis = min(max(a.AgeMillis, 0), maxActivityAge.Milliseconds())
+	if scanner := b.byName[workerScanner].current(); scanner != nil && a.HostUUID != "" {
+		if err := scanner.conn.Notify(discovery.MethodNodeActivity, a); err != nil {
 			b.cfg.Log.Debug("activity dropped", "err", err) // reported again in two seconds
 		}
 	}
 	return true
 }
+
+// maxActivityAge is the oldest activity that is told as such (BR-45).
+const maxActivityAge = time.Hour
 
 // fromProxy handles the proxy's notifications.
 func (b *Broker) fromProxy(l *workerLink, req *jsonrpc.Request) bool {

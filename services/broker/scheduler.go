@@ -12,6 +12,7 @@ import (
 	"nvpair/services/broker/feed"
 	"nvpair/services/broker/jobs"
 	"nvpair/shared/discovery"
+	"nvpair/shared/facade"
 	"nvpair/shared/schedule"
 	"nvpair/shared/workload"
 )
@@ -171,7 +172,7 @@ func (p *priorities) push(l *workerLink) {
 		return
 	}
 	params := encode(feed.SetPriority{Generation: generation, Ranking: newest})
-	l.conn.Start(feed.MethodSetPriority, params, priorityDeadline, func(r jsonrpc.Response) { p.done(l, r) })
+	l.conn.Start(facade.MethodSetPriority, params, priorityDeadline, func(r jsonrpc.Response) { p.done(l, r) })
 }
 
 // done ends a call. One that failed is not repeated: a proxy that does not answer

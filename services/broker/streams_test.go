@@ -156,6 +156,7 @@ func TestAStalledSubscriberGetsTheLatestState(t *testing.T) {
 			w.send(notification("discovery:subscribe", ""))
 		}
 		reading.expect(notification("discovery:nodes", `{"nodes":[]}`))
+		synctest.Wait() // the other's first set is being written
 		for i := range 100 {
 			tr.nodes.upsert(node("u", fmt.Sprint(i)), 1)
 			require.Contains(t, reading.line(), fmt.Sprintf(`"name":"%d"`, i))

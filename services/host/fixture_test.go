@@ -133,12 +133,6 @@ func (b *fakeBroker) leave() {
 	<-b.ended
 }
 
-// crash ends the broker like a supervisor that has found it dead.
-func (s *shared) crash(b *fakeBroker) {
-	b.leave()
-	s.brokerEnded(nil, "exit status 1")
-}
-
 // answer takes the next request, which must be this one, and answers it.
 func (b *fakeBroker) answer(id int, method, params, value string) {
 	b.t.Helper()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"nvpair/internal/worker"
+	"nvpair/shared/discovery"
+	"nvpair/shared/facade"
 )
 
 // activityEvery is how often one node's activity is worth a word (PX-85).
@@ -38,7 +40,7 @@ func (a *activity) seen(node string) {
 	}
 	a.mu.Unlock()
 	if !recent {
-		_ = a.link.Notify("node/activity", map[string]any{"hostUuid": node, "msSince": 0}) // repeated soon
+		_ = a.link.Notify(facade.NotifyNodeActivity, discovery.Activity{HostUUID: node}) // repeated soon
 	}
 }
 

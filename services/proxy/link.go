@@ -28,7 +28,7 @@ func (p *proxy) handle(req *jsonrpc.Request) {
 	case facade.MethodEnable:
 		p.enable(req)
 		return
-	case "node/set-priority": // process-scoped, with or without an address (PX-12)
+	case facade.MethodSetPriority: // process-scoped, with or without an address (PX-12)
 		p.setPriority(req)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvpair/shared/schedule"
+	"nvpair/shared/workload"
 )
 
 // unusable are params that must change nothing.
@@ -55,9 +56,9 @@ func upsert(members string) string {
 // decodeAny decodes params as the handler does.
 func decodeAny(method, params string) (decoded any, err error) {
 	switch raw := json.RawMessage(params); method {
-	case schedule.NotifyUpsert:
+	case workload.MethodUpsert:
 		return decodeJob(raw)
-	case schedule.NotifyRemove:
+	case workload.MethodRemove:
 		return decodeRemoval(raw)
 	case schedule.NotifyTelemetry:
 		return decodeSample(raw)
@@ -71,7 +72,7 @@ func TestUnusableParamsSayWhy(t *testing.T) {
 		_, err := decodeAny(bad.method, bad.params)
 		require.EqualError(t, err, bad.why, bad.params)
 	}
-	for _, method := range []string{schedule.NotifyUpsert, schedule.NotifyRemove, schedule.NotifyTelemetry, "nodes"} {
+	for _, method := range []string{workload.MethodUpsert, workload.MethodRemove, schedule.NotifyTelemetry, "nodes"} {
 		_, err := decodeAny(method, "")
 		require.Error(t, err, method)
 	}
@@ -82,15 +83,15 @@ func TestUsableParams(t *testing.T) {
 		method, params string
 		want           any
 	}{
-		{schedule.NotifyUpsert, `{"more":1,"workloadInfo":{"id":"1","engine":"e","originatedFrom":"o","state":"queued","seq":"odd"}}`,
+		{workload.MethodUpsert, `{"more":1,"workloadInfo":{"id":"1","engine":"e","originatedFrom":"o","state":"queued","seq":"odd"}}`,
 			job{id: "1", engine: "e", origin: "o", state: "queued"}},
-		{schedule.NotifyUpsert, `{"workloadInfo":{"id":"0","id":"\u00fc\"","engine":"e","originatedFrom":"o","state":"x","runId":"r","scheduledOn":"n"}}`,
+		{workload.MethodUpsert, `{"workloadInfo":{"id":"0","id":"\u00fc\"","engine":"e","originatedFrom":"o","state":"x","runId":"r","scheduledOn":"n"}}`,
 			job{id: `ü"`, engine: "e", origin: "o", state: "x", runID: "r", node: "n"}},
-		{schedule.NotifyUpsert, `{"workloadInfo":{"id":"1","engine":"e","originatedFrom":"o","state":"x","scheduledOn":null}}`,
+		{workload.MethodUpsert, `{"workloadInfo":{"id":"1","engine":"e","originatedFrom":"o","state":"x","scheduledOn":null}}`,
 			job{id: "1", engine: "e", origin: "o", state: "x"}},
-		{schedule.NotifyUpsert, `{"workloadInfo":{"id":"` + long[1:] + `","engine":"e","originatedFrom":"o","state":"x"}}`,
+		{workload.MethodUpsert, `{"workloadInfo":{"id":"` + long[1:] + `","engine":"e","originatedFrom":"o","state":"x"}}`,
 			job{id: long[1:], engine: "e", origin: "o", state: "x"}},
-		{schedule.NotifyRemove, `{"workloadId":"1","originatedFrom":"o","more":{}}`, jobRef{"o", "1"}},
+		{workload.MethodRemove, `{"workloadId":"1","originatedFrom":"o","more":{}}`, jobRef{"o", "1"}},
 		{schedule.NotifyTelemetry, `{"hostUuid":"a","gpuUtilizationPercent":50,"telemetryValid":true,"msSince":3000}`,
 			sample{"a", 50, true, 3 * time.Second}},
 		{schedule.NotifyTelemetry, `{"hostUuid":"a","gpuUtilizationPercent":12.5,"telemetryValid":true,"msSince":-1}`,
@@ -131,7 +132,7 @@ func FuzzInputs(f *testing.F) {
 	for _, bad := range unusable {
 		f.Add(bad.method, bad.params)
 	}
-	f.Add(schedule.NotifyUpsert, `{"workloadInfo":{"id":"1","engine":"e","originatedFrom":"o","state":"queued","scheduledOn":"n"}}`)
+	f.Add(workload.MethodUpsert, `{"workloadInfo":{"id":"1","engine":"e","originatedFrom":"o","state":"queued","scheduledOn":"n"}}`)
 	f.Add(schedule.NotifyTelemetry, `{"hostUuid":"n","gpuUtilizationPercent":5e3,"telemetryValid":true,"msSince":1}`)
 	f.Add("nodes", `[{"hostUuid":"n"},{"hostUuid":"\ud800"}]`)
 	v := newView()

@@ -33,6 +33,7 @@ import (
 	"nvpair/shared/discovery"
 	"nvpair/shared/engine"
 	"nvpair/shared/schedule"
+	"nvpair/shared/workload"
 )
 
 const (
@@ -156,10 +157,10 @@ func (s *service) handle(req *jsonrpc.Request) {
 		return
 	}
 	switch req.Method {
-	case schedule.NotifyUpsert:
+	case workload.MethodUpsert:
 		j, err := decodeJob(req.Params)
 		s.apply(req, err, func(time.Time) (bool, error) { return s.view.upsert(j) })
-	case schedule.NotifyRemove:
+	case workload.MethodRemove:
 		ref, err := decodeRemoval(req.Params)
 		s.apply(req, err, func(time.Time) (bool, error) { return s.view.remove(ref), nil })
 	case schedule.NotifyTelemetry:

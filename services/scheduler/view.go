@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nvpair/shared/schedule"
+	"nvpair/shared/workload"
 )
 
 // Bounds of a view besides schedule.MaxNodes.
@@ -34,7 +35,7 @@ type job struct {
 
 // pending reports whether the job is load on its node (JS-18).
 func (j job) pending() bool {
-	return j.node != "" && (j.state == schedule.StateQueued || j.state == schedule.StateRunning)
+	return j.node != "" && (j.state == workload.StateQueued || j.state == workload.StateRunning)
 }
 
 // view is what this machine knows: the nodes, the pending jobs on them and their

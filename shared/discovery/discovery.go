@@ -125,6 +125,13 @@ type Telemetry struct {
 	AgeMillis int64   `json:"msSince"` // age of the sample; 0 when invalid
 }
 
+// Activity says that bytes of a node's answer reached a client: the payload of
+// node/activity and MethodNodeActivity.
+type Activity struct {
+	HostUUID  string `json:"hostUuid"`
+	AgeMillis int64  `json:"msSince"`
+}
+
 // AvailableNode is a node as the client sees it (BR section 4).
 type AvailableNode struct {
 	ID              string              `json:"id"`

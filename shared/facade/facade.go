@@ -8,6 +8,12 @@ package facade
 // MethodEnable is process-scoped: it names its engine in its params.
 const MethodEnable = "facade/enable" // Enable -> Enabled
 
+// Process-scoped too: they carry no engine's address.
+const (
+	MethodSetPriority  = "node/set-priority" // the scheduler's ranking, numbered by the broker
+	NotifyNodeActivity = "node/activity"     // discovery.Activity
+)
+
 // Facade-scoped requests.
 const (
 	MethodNodesList       = "nodes/list"             // -> Nodes

@@ -4,12 +4,9 @@
 // for new jobs: what the broker tells the scheduler and what it gets back.
 package schedule
 
-// Notifications of the broker besides discovery:nodes-changed.
-const (
-	NotifyTelemetry = "scheduler:telemetry" // discovery.Telemetry
-	NotifyUpsert    = "workloads:upsert"    // {"workloadInfo": {...}}
-	NotifyRemove    = "workloads:remove"    // Removal
-)
+// NotifyTelemetry is a notification of the broker, besides discovery:nodes-changed
+// and those of package workload. Its payload is discovery.Telemetry.
+const NotifyTelemetry = "scheduler:telemetry"
 
 // NotifyPriority is the scheduler's one output, sent once an engine.
 const NotifyPriority = "schedule:priority" // Priority
@@ -22,13 +19,6 @@ const (
 	MethodTick        = "scheduler:tick"         // -> Ticked
 )
 
-// Job states that count as load. The set of states is open; all others count as
-// nothing (JS-18).
-const (
-	StateQueued  = "queued"
-	StateRunning = "running"
-)
-
 // MaxNodes bounds a ranking (DEC-137).
 const MaxNodes = 512
 
@@ -38,13 +28,6 @@ const (
 	PressureUnknown = 1 // also of a node whose load is not known (JS-29)
 	PressureMost    = 3
 )
-
-// Removal is the payload of workloads:remove. It names neither engine nor run:
-// all jobs of that origin and id go.
-type Removal struct {
-	WorkloadID     string `json:"workloadId"`
-	OriginatedFrom string `json:"originatedFrom"` // node uuid
-}
 
 // NodeRank is one node of a ranking.
 type NodeRank struct {

@@ -19,7 +19,6 @@ func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
 		"status":         &Status{},
 		"interval":       &Interval{},
 		"ticked":         &Ticked{},
-		"remove":         &Removal{},
 	} {
 		golden, err := os.ReadFile(filepath.Join("testdata", name+".json"))
 		require.NoError(t, err)

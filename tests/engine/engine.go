@@ -26,6 +26,7 @@ type Engine struct {
 	lists   atomic.Int64 // model lists asked for, for the fault that changes them
 	slow    atomic.Bool  // a loading engine answers 503 to everything
 	closing chan struct{}
+	unhook  func() bool    // ends the tie to Start's context
 	wg      sync.WaitGroup // the accept loop and all connections
 
 	mu       sync.Mutex // guards what follows; only memory, and closing sockets
@@ -62,7 +63,7 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 	e.dialect = newDialect(e)
 	e.pace.Store(&cfg.Pace)
 	e.wg.Go(func() { e.accept(ln) })
-	context.AfterFunc(ctx, e.stop)
+	e.unhook = context.AfterFunc(ctx, e.stop)
 	return e, nil
 }
 
@@ -117,6 +118,7 @@ func (e *Engine) AwaitWitness(ctx context.Context, ok func(Report) bool) (Report
 // Close ends the engine at once: listener and connections are closed, streams
 // are cut. It returns when all of its goroutines have ended.
 func (e *Engine) Close() {
+	e.unhook()
 	e.stop()
 	e.wg.Wait()
 }

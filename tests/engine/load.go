@@ -62,7 +62,16 @@ func (m *models) seize(x *exchange, d demand) (in *instance, busy chan struct{},
 	if len(x.plan) > 0 && x.plan.find(KindLoadFailed) != nil {
 		return nil, nil, errLoadFailed
 	}
+	if m.cfg.Dialect == Ollama && len(have) > 0 { // loaded with another context: it is loaded anew, once it is idle
+		if have[0].users > 0 {
+			m.awaited = true
+			return nil, m.changed, nil
+		}
+		m.removeLocked(name, have[0])
+		have = nil
+	}
 	if !m.makeRoomLocked() {
+		m.awaited = true
 		return nil, m.changed, nil
 	}
 	in = &instance{num: len(have) + 1, loading: true, ready: make(chan struct{}), keep: defaultKeep,
@@ -159,7 +168,7 @@ func (m *models) done(in *instance, pinned bool) {
 	if !pinned && !in.forever {
 		in.until = time.Now().Add(in.keep)
 	}
-	if in.users == 0 && m.cfg.MaxLoaded > 0 {
+	if in.users == 0 && m.awaited {
 		m.wakeLocked()
 	}
 }

@@ -106,6 +106,22 @@ func TestKeepAliveDecidesWhenAModelGoes(t *testing.T) {
 	require.JSONEq(t, `{"models":[]}`, psNames(t, e))
 }
 
+func TestAnotherContextLoadsTheModelAnew(t *testing.T) {
+	e := StartTest(t, Config{})
+	inject(t, e, Fault{Kind: KindHang, Times: 1, At: AtBeforeHeaders})
+	first := dial(t, e).post("/api/chat", chatWhole)
+	await(t, e, "first request", func(r Report) bool { return r.Open == 1 && r.Requests[0].BodyDone })
+	second := dial(t, e).post("/api/generate", `{"model":"demo","options":{"num_ctx":512}}`)
+	await(t, e, "second request", func(r Report) bool { return r.Open == 2 && r.Requests[1].BodyDone })
+	second.silent() // until the first one is done
+	e.Faults.Clear()
+	_, _ = first.whole()
+	_, _ = second.whole()
+	ps := psNames(t, e)
+	require.Contains(t, ps, `"context_length":512`)
+	require.Equal(t, 1, strings.Count(ps, `"name"`))
+}
+
 func TestADeletedModelStaysLoaded(t *testing.T) {
 	e := StartTest(t, Config{})
 	_, _ = dial(t, e).post("/api/generate", generateLoad).whole()

@@ -36,7 +36,8 @@ type models struct {
 	mu      sync.Mutex // guards what follows
 	list    []Model
 	loaded  map[string][]*instance // by the model's name
-	changed chan struct{}          // closed and replaced when an instance loses a user or goes
+	changed chan struct{}          // closed and replaced when an instance loses its last user or goes
+	awaited bool                   // somebody waits for changed
 	clock   int64
 	loadEnd time.Time       // of the last load in the row
 	blobs   map[string]bool // digests, without the prefix
@@ -197,7 +198,7 @@ func (m *models) unload(id string, cut bool) bool {
 
 func (m *models) wakeLocked() {
 	close(m.changed)
-	m.changed = make(chan struct{})
+	m.changed, m.awaited = make(chan struct{}), false
 }
 
 // canonical returns the one name of a model that Ollama knows under many: letter

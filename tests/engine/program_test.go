@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -87,10 +88,13 @@ func TestSIGTERMEndsTheProgramAsItIsTold(t *testing.T) {
 	p = startProgram(t, "--stop", "when-idle", "--delay", "1h")
 	nc, err := net.Dial("tcp", p.line(t))
 	require.NoError(t, err)
-	_, err = io.WriteString(nc, "POST /api/generate HTTP/1.1\r\nContent-Length: 31\r\n\r\n"+`{"model":"demo","prompt":"hi"  }`)
+	const body = `{"model":"demo","prompt":"hi"}`
+	_, err = fmt.Fprintf(nc, "POST /api/generate HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	require.NoError(t, err)
-	_, err = nc.Read(make([]byte, 1)) // the stream runs
+	status := make([]byte, len("HTTP/1.1 200"))
+	_, err = io.ReadFull(nc, status) // the stream runs
 	require.NoError(t, err)
+	require.Equal(t, "HTTP/1.1 200", string(status))
 	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
 	exited := make(chan error, 1)
 	go func() { exited <- p.cmd.Wait() }()

@@ -5,6 +5,7 @@
 package tree
 
 import (
+	"fmt"
 	"slices"
 	"syscall"
 	"testing"
@@ -73,26 +74,28 @@ func TestAHungWorkerOfARealBrokerIsReplaced(t *testing.T) {
 // as it was: hanging is counted in pings, not in time (DEC-109).
 func TestATreeThatWasStoppedAndContinuedRestartsNothing(t *testing.T) {
 	t.Parallel()
-	for _, late := range []string{"no", "workers"} {
-		t.Run("late: "+late, func(t *testing.T) {
+	const misses = 8
+	for _, last := range []string{"broker", "workers"} {
+		t.Run("continued last: "+last, func(t *testing.T) {
 			t.Parallel()
-			const ping = 2 * shortPing // so that the late workers are late by much less than three of these
-			tr := startShort(t, "--ping-every="+ping.String())
+			tr := startShort(t, fmt.Sprintf("--ping-misses=%d", misses))
 			tr.awaitAnnounced()
-			pause(2 * ping) // pings are on their way
-			workers := tr.stopAll()
-			pause(10 * ping)
+			workers := tr.children()
+			tr.signalAll(workers, syscall.SIGSTOP)
+			pause(misses / 2 * shortPing) // some pings are unanswered, not too many
+			tr.signal(tr.p.PID, syscall.SIGSTOP)
+			pause(2 * misses * shortPing)
 
-			if late == "workers" {
+			if last == "broker" {
+				tr.signalAll(workers, syscall.SIGCONT)
 				tr.signal(tr.p.PID, syscall.SIGCONT)
-				tr.must("ping", "", nil) // answered by a broker whose workers still stand
-				tr.continueAll(workers)
 			} else {
-				tr.continueAll(workers)
 				tr.signal(tr.p.PID, syscall.SIGCONT)
+				tr.must("ping", "", nil) // the broker runs, and has counted at most one miss more
+				tr.signalAll(workers, syscall.SIGCONT)
 			}
 			tr.must("settings/get-cluster-id", "", nil)
-			pause(6 * ping) // twice as long as a hung worker would be left
+			pause((misses + 2) * shortPing)
 			tr.unchanged("scanner", "errors", "settings")
 			for _, list := range tr.notifications("errors:update") {
 				require.Equal(t, "[]", string(list))
@@ -102,28 +105,17 @@ func TestATreeThatWasStoppedAndContinuedRestartsNothing(t *testing.T) {
 	}
 }
 
-// stopAll stops the broker, then all others on the host, and returns those.
-func (tr *tree) stopAll() (workers []harness.ProcInfo) {
+// children returns the host's processes without the broker.
+func (tr *tree) children() []harness.ProcInfo {
 	tr.t.Helper()
-	tr.signal(tr.p.PID, syscall.SIGSTOP)
-	for _, p := range tr.h.Processes() {
-		if p.PID != tr.p.PID {
-			workers = append(workers, p)
-		}
-	}
-	require.Len(tr.t, workers, len(supervised))
-	for _, p := range workers {
-		tr.signal(p.PID, syscall.SIGSTOP)
-	}
-	harness.Eventually(tr.t, patience, "all are stopped", func() bool {
-		return !slices.ContainsFunc(tr.h.Processes(), func(p harness.ProcInfo) bool { return p.State != "T" })
-	})
-	return workers
+	children := slices.DeleteFunc(tr.h.Processes(), func(p harness.ProcInfo) bool { return p.PID == tr.p.PID })
+	require.Len(tr.t, children, len(supervised))
+	return children
 }
 
-func (tr *tree) continueAll(workers []harness.ProcInfo) {
+func (tr *tree) signalAll(processes []harness.ProcInfo, signal syscall.Signal) {
 	tr.t.Helper()
-	for _, p := range workers {
-		tr.signal(p.PID, syscall.SIGCONT)
+	for _, p := range processes {
+		tr.signal(p.PID, signal)
 	}
 }

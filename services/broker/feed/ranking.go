@@ -9,10 +9,6 @@ import (
 	"nvpair/shared/schedule"
 )
 
-// MethodSetPriority is the request that tells the proxy process a ranking;
-// SetPriority is its params.
-const MethodSetPriority = "node/set-priority"
-
 // SetPriority is a ranking as the proxy takes it: one with a lower or equal
 // generation than it has changes nothing (PX-27).
 type SetPriority struct {

@@ -79,7 +79,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	}
 	fs.DurationVar(&o.policy.HealthyAfter, "healthy-after", o.policy.HealthyAfter, "up that long ends a streak")
 	fs.DurationVar(&o.policy.PingEvery, "ping-every", o.policy.PingEvery, "while a link is silent")
-	fs.DurationVar(&o.policy.MaxDelay, "max-delay", o.policy.MaxDelay, "longest wait before a restart")
+	fs.IntVar(&o.policy.PingMisses, "ping-misses", o.policy.PingMisses, "unanswered pings that mean hung")
 	fs.DurationVar(&o.staleAfter, "stale-after", time.Second, "time that nodes of a crashed scanner have")
 }
 
