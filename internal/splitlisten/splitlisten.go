@@ -115,11 +115,11 @@ func (l *Listener) admit(conn net.Conn) bool {
 
 // decide reads the first byte and hands the connection over.
 func (l *Listener) decide(conn net.Conn) {
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	// Close ends a read that waits for a silent peer, but must not touch a
 	// connection that has been handed over.
 	unwatch := context.AfterFunc(l.closed, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	var first [1]byte
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	n, err := conn.Read(first[:])
 	if !unwatch() || n == 0 || err != nil {
 		_ = conn.Close()
@@ -168,11 +168,12 @@ type side struct {
 }
 
 func (s *side) Accept() (net.Conn, error) {
-	if s.l.isClosed() { // after Close nothing is handed over, even if both are ready
-		return nil, net.ErrClosed
-	}
 	select {
 	case c := <-s.conns:
+		if s.l.isClosed() { // after Close nothing is handed over, even if both were ready
+			_ = c.Close()
+			return nil, net.ErrClosed
+		}
 		return c, nil
 	case <-s.l.closed.Done():
 		return nil, net.ErrClosed
@@ -197,6 +198,15 @@ func (c *prefixed) Read(b []byte) (int, error) {
 	c.pending = false
 	b[0] = c.first
 	return 1, nil
+}
+
+// CloseWrite ends the half towards the peer, as net/http's server does so that a
+// client which is still sending can read its answer.
+func (c *prefixed) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // NetConn is the connection below.

@@ -120,7 +120,7 @@ func TestHungProcessIsNoticedWithinTwentySeconds(t *testing.T) {
 			p.Heard()
 			<-time.After(time.Minute)
 		})
-		require.Equal(t, attended{cause: "hung: 3 pings unanswered", after: 20 * time.Second, pings: []int64{1, 2, 3}}, got)
+		require.Equal(t, attended{cause: "hung: 3 pings unanswered", after: 17500 * time.Millisecond, pings: []int64{1, 2, 3}}, got)
 	})
 }
 
@@ -156,7 +156,7 @@ func TestBusyLinkIsNotPinged(t *testing.T) {
 func TestProgramOfOursMustSayHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := attend(t, &Process{Path: "/bin/ours"}, true, func(int64) {}, func() { <-time.After(time.Minute) })
-		require.Equal(t, attended{cause: "hung: it never said hello", after: 32 * time.Second}, got)
+		require.Equal(t, attended{cause: "hung: it never said hello", after: 28 * time.Second}, got)
 	})
 }
 

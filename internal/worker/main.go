@@ -3,6 +3,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,7 +20,7 @@ import (
 	"nvpair/internal/ipc"
 )
 
-// orphanGrace is how long a process whose parent died may take to end by itself
+// orphanGrace is how long a worker whose parent died may take to end by itself
 // (WR-53).
 const orphanGrace = 5 * time.Second
 
@@ -58,7 +59,7 @@ func Main(p Program, args []string, std Streams) int {
 		return code
 	}
 	log, level := NewLog(p.Name, flagLevel, std.Err)
-	ctx, stop := Context(log)
+	ctx, stop := Context(log, 0)
 	defer stop()
 	transport, err := openLink(ctx, endpoint, std)
 	if err == nil {
@@ -108,8 +109,10 @@ func NewLog(name, flagLevel string, w io.Writer) (*slog.Logger, *slog.LevelVar) 
 }
 
 // Context returns a context that ends with SIGINT, SIGTERM, SIGHUP or the death
-// of the parent process. stop ends what watches for them.
-func Context(log *slog.Logger) (ctx context.Context, stop func()) {
+// of the parent process. A process that still runs that long after its parent's
+// death is ended by force; 0 stands for a worker's 5 s. stop ends what
+// watches for them.
+func Context(log *slog.Logger, grace time.Duration) (ctx context.Context, stop func()) {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// A reader that went away is a write error to handle (DEC-47), not a
 	// signal to die of; the channel's one place never fills up anything.
@@ -118,7 +121,7 @@ func Context(log *slog.Logger) (ctx context.Context, stop func()) {
 	stopWatch := WatchParent(func() {
 		log.Warn("parent process died, shutting down")
 		cancel()
-		time.AfterFunc(orphanGrace, func() { os.Exit(0) })
+		time.AfterFunc(cmp.Or(grace, orphanGrace), func() { os.Exit(0) })
 	})
 	return ctx, func() {
 		stopWatch()

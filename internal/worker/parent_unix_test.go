@@ -38,7 +38,7 @@ func TestParentIsPolledWhereTheSystemDoesNotTell(t *testing.T) {
 }
 
 func TestContextCanBeStoppedAgain(t *testing.T) {
-	ctx, stop := Context(nil)
+	ctx, stop := Context(nil, 0)
 	require.NoError(t, ctx.Err())
 	stop()
 	stop()

@@ -89,7 +89,7 @@ func catalog() []definition {
 		},
 		{
 			name: workerProxy, label: "proxy", binary: "nvpair-proxy", pathFlag: "proxy-path",
-			callPrefix: "proxy", deadline: 5 * time.Second,
+			absent: "nvpair-proxy not available", callPrefix: "proxy", deadline: 5 * time.Second,
 			args: clusterDirArgs, spawned: proxySpawned, received: (*Broker).fromProxy, ended: (*Broker).proxyEnded,
 			drained: proxyDrained,
 		},

@@ -3,11 +3,14 @@
 package broker
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
+	"slices"
+	"sync"
 	"time"
 
 	"nvpair/internal/jsonrpc"
@@ -17,21 +20,26 @@ import (
 )
 
 const (
-	// advertiseEvery is how often the own engines are looked at (BR-69).
-	advertiseEvery = 5 * time.Second
+	// lookEvery is how often the own engines are looked at (BR-69).
+	lookEvery = 5 * time.Second
 	// probeTimeout bounds one look.
 	probeTimeout = 2 * time.Second
 	maxProbeBody = 64 << 10
 )
 
-// advertise keeps one facade true to its engine: what is healthy is its backend
-// and part of this node's record, what is not is neither.
+// keep holds one facade true to its engine until ctx ends: what is healthy is its
+// backend and part of this node's record, what is not is neither. A facade that
+// could not be brought up is tried again.
 //
 // Until the engine manager tells where engines are, they are looked for at the
-// stock backend port and at the ports of attach-only manifests.
-func (f *facades) advertise(ctx context.Context, l *workerLink, s *facadeState) {
-	probe := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DisableKeepAlives: true, Proxy: nil}}
-	ticks := time.NewTicker(advertiseEvery)
+// stock ports and at the ports of attach-only manifests.
+func (f *facades) keep(ctx context.Context, l *workerLink, s *facadeState) {
+	probe := &http.Client{
+		Timeout:       probeTimeout,
+		Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	ticks := time.NewTicker(lookEvery)
 	defer ticks.Stop()
 	for {
 		f.reclaim(ctx, l, s)
@@ -41,17 +49,27 @@ func (f *facades) advertise(ctx context.Context, l *workerLink, s *facadeState) 
 		case <-ctx.Done():
 			return
 		}
+		if !f.isUp(s.engine) {
+			f.enable(ctx, l, s)
+		}
 	}
 }
 
-// healthyPort returns the port of the own engine, 0 for none.
+// healthyPort returns the port of the own engine, 0 for none; of several the
+// first in order. All are asked at once, so that a silent one delays nothing.
 func (f *facades) healthyPort(ctx context.Context, probe *http.Client, s *facadeState) int {
 	// An engine on its stock port, which then kept the facade from it, is one too.
 	ports := append([]int{s.engine.BasePort, s.engine.FacadePort}, f.b.manifests.ports(s.engine.ID)...)
-	for _, port := range ports {
-		if port != s.boundPort() && healthy(ctx, probe, s.engine, port) {
-			return port
+	up := make([]bool, len(ports))
+	var wg sync.WaitGroup
+	for i, port := range ports {
+		if port != s.boundPort() {
+			wg.Go(func() { up[i] = healthy(ctx, probe, s.engine, port) })
 		}
+	}
+	wg.Wait()
+	if i := slices.Index(up, true); i >= 0 {
+		return ports[i]
 	}
 	return 0
 }
@@ -93,7 +111,9 @@ func (f *facades) tell(l *workerLink, s *facadeState, port int) {
 	}
 	params := encode(facade.Backend{Engine: s.engine.ID, Host: "127.0.0.1", Port: port, Healthy: port != 0})
 	l.conn.Start(s.engine.ID+":"+facade.MethodSetLocalBackend, params, relayDeadline, func(r jsonrpc.Response) {
-		if _, err := r.Decode(); err != nil {
+		if _, err := r.Decode(); errors.Is(err, jsonrpc.ErrClosed) {
+			return
+		} else if err != nil {
 			f.b.cfg.Log.Warn("proxy did not take the engine's port", "engine", s.engine.ID, "port", port, "err", err)
 			return // told again at the next look
 		}
@@ -106,18 +126,20 @@ func (f *facades) tell(l *workerLink, s *facadeState, port int) {
 // reclaim moves a facade that was kept from its usual port there once it is free
 // (DEC-140). Its running requests drain on the old one.
 func (f *facades) reclaim(ctx context.Context, l *workerLink, s *facadeState) {
-	bound := s.boundPort()
-	if bound == 0 || bound == s.engine.FacadePort || !f.b.funnel.stands(blockedID(s.engine)) || !portFree(s.engine.FacadePort) {
+	s.mu.Lock()
+	bound, fallback := s.port, s.fallback
+	s.mu.Unlock()
+	want := cmp.Or(f.savedPort(s.engine), s.engine.FacadePort)
+	if !fallback || bound == 0 || bound == want || !portFree(want) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, relayDeadline)
 	defer cancel()
-	_, err := l.conn.Call(ctx, s.engine.ID+":"+facade.MethodSetPort, facade.Port{Port: s.engine.FacadePort})
+	_, err := l.conn.Call(ctx, s.engine.ID+":"+facade.MethodSetPort, facade.Port{Port: want})
 	if err != nil {
 		f.b.cfg.Log.Debug("facade stays where it is", "engine", s.engine.ID, "err", err)
 		return
 	}
-	f.b.cfg.Log.Info("facade is on its usual port again", "engine", s.engine.ID, "port", s.engine.FacadePort,
-		"from", strconv.Itoa(bound))
-	f.b.funnel.lower(blockedID(s.engine))
+	f.b.cfg.Log.Info("facade moved to where its clients look for it", "engine", s.engine.ID, "port", want)
+	f.chosen(s.engine)
 }

@@ -3,16 +3,19 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"nvpair/internal/atomicfile"
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/brokerapi"
 	"nvpair/shared/discovery"
@@ -39,16 +42,16 @@ type facades struct {
 
 // facadeState is one engine's facade over all incarnations of the proxy.
 type facadeState struct {
-	engine engine.Engine
+	engine   engine.Engine
+	services atomic.Pointer[[]string] // of its directory subscription; nil for none
 
-	mu      sync.Mutex      // guards the rest
-	up      bool            // enabled in the running proxy
-	port    int             // bound, 0 until it said ready
-	ready   json.RawMessage // its last ready payload; nil while it is down
-	backend int             // port of the own engine as last told to the proxy, 0 for none
-
+	mu       sync.Mutex      // guards the rest
+	up       bool            // enabled in the running proxy
+	port     int             // bound, 0 until it said so
+	fallback bool            // port is our choice because the usual one was taken
+	ready    json.RawMessage // its last ready payload; nil while it is down
+	backend  int             // port of the own engine as last told to the proxy, 0 for none
 	nodes    *jsonrpc.Stream // directory pushes; nil until it subscribed
-	services atomic.Pointer[[]string]
 }
 
 func newFacades(b *Broker) *facades {
@@ -67,10 +70,8 @@ func proxySpawned(ctx context.Context, b *Broker, l *workerLink) {
 	b.priorities.push(l)
 	var wg sync.WaitGroup
 	for _, s := range b.facades.list {
-		if !b.facades.enable(ctx, l, s) {
-			continue
-		}
-		wg.Go(func() { b.facades.advertise(ctx, l, s) })
+		b.facades.enable(ctx, l, s)
+		wg.Go(func() { b.facades.keep(ctx, l, s) })
 	}
 	wg.Wait()
 }
@@ -79,56 +80,75 @@ func proxySpawned(ctx context.Context, b *Broker, l *workerLink) {
 func (b *Broker) proxyEnded() {
 	for _, s := range b.facades.list {
 		s.mu.Lock()
-		s.up, s.port, s.ready, s.backend, s.nodes = false, 0, nil, 0, nil
+		s.up, s.port, s.fallback, s.ready, s.backend, s.nodes = false, 0, false, nil, 0, nil
 		s.services.Store(nil)
 		s.mu.Unlock()
 		b.registrations.remove(s.engine.ServiceKey)
 	}
 }
 
-// enable asks the proxy for one facade: on the port that the engine's clients
-// know if that is free, else on another, with a warning that names both (BR-82).
-func (f *facades) enable(ctx context.Context, l *workerLink, s *facadeState) bool {
-	port, blocked := f.plan(s.engine)
+// enable asks the proxy for one facade: on the port that was chosen for it or
+// that the engine's clients know, or, if that is taken, on another, with a
+// warning that names both (BR-82). What fails is tried again at the next look.
+func (f *facades) enable(ctx context.Context, l *workerLink, s *facadeState) {
+	want := cmp.Or(f.savedPort(s.engine), s.engine.FacadePort)
+	port := want
+	if !portFree(want) {
+		port = f.fallback(s.engine, want)
+	}
 	bound, err := f.enableOn(ctx, l, s, port)
-	if errors.Is(err, errPortLost) { // taken between the look and the bind (BR-28)
-		blocked = fmt.Sprintf("port %d is in use by another program", port)
-		bound, err = f.enableOn(ctx, l, s, f.fallback(s.engine, port))
+	if errors.Is(err, errPortLost) && port == want { // taken between the look and the bind (BR-28)
+		port = f.fallback(s.engine, want)
+		bound, err = f.enableOn(ctx, l, s, port)
 	}
 	switch {
-	case ctx.Err() != nil:
-		return false
+	case ctx.Err() != nil || errors.Is(err, jsonrpc.ErrClosed):
+		return // the proxy ended: its successor is asked
 	case err != nil:
-		f.b.cfg.Log.Error("facade could not be brought up", "engine", s.engine.ID, "err", err)
 		f.blocked(s.engine, fmt.Sprintf("the %s facade could not be brought up: %v", s.engine.DisplayName, err))
-		return false
-	case blocked != "":
-		f.blocked(s.engine, fmt.Sprintf("%s; %s clients are served on port %d instead", blocked, s.engine.DisplayName, bound))
+		return
+	case bound != want:
+		f.blocked(s.engine, fmt.Sprintf("port %d is in use by another program; %s clients are served on port %d instead",
+			want, s.engine.DisplayName, bound))
 	default:
 		f.b.funnel.lower(blockedID(s.engine))
 	}
 	s.mu.Lock()
-	s.up = true
+	s.up, s.fallback = true, bound != want
 	s.mu.Unlock()
-	return true
+}
+
+// savedPort is the port that the user chose for a facade, 0 for none (PX-19).
+func (f *facades) savedPort(e engine.Engine) int {
+	var saved facade.Port
+	raw, err := atomicfile.Read(filepath.Join(f.b.cfg.DataDir, e.SavedPort), maxPortFile)
+	if err != nil || json.Unmarshal(raw, &saved) != nil || saved.Port < 1 || saved.Port > 65535 {
+		return 0
+	}
+	return saved.Port
+}
+
+// maxPortFile bounds a file that holds one number.
+const maxPortFile = 4 << 10
+
+// chosen says that a client has moved the facade to a port of its choice.
+func (f *facades) chosen(e engine.Engine) {
+	if s := f.byID[e.ID]; s != nil {
+		s.mu.Lock()
+		s.fallback = false
+		s.mu.Unlock()
+		f.b.funnel.lower(blockedID(e))
+	}
 }
 
 func blockedID(e engine.Engine) string { return e.Proxy() + ":port-ownership-blocked" }
 
 func (f *facades) blocked(e engine.Engine, message string) {
-	f.b.cfg.Log.Warn("facade is not on its usual port", "engine", e.ID, "reason", message)
+	f.b.cfg.Log.Warn("facade is not where its clients look for it", "engine", e.ID, "err", message)
 	f.b.funnel.raise(serviceerror.ServiceError{
 		ID: blockedID(e), Message: message, EngineType: e.ID,
 		Severity: serviceerror.SeverityWarning, Action: serviceerror.ActionNone,
 	})
-}
-
-// plan picks a facade's port. blocked says why it is not the usual one.
-func (f *facades) plan(e engine.Engine) (port int, blocked string) {
-	if portFree(e.FacadePort) {
-		return e.FacadePort, ""
-	}
-	return f.fallback(e, e.FacadePort), fmt.Sprintf("port %d is in use by another program", e.FacadePort)
 }
 
 // fallback is the first free port after the engine's own that nobody else of the
@@ -151,13 +171,16 @@ func reserved(port int) bool {
 	return port >= discovery.PortNodeInfo && port <= discovery.PortLast
 }
 
-// portFree reports whether all interfaces can be listened on there.
+// portFree reports whether nobody listens there: on some systems all interfaces
+// can be had while loopback is taken.
 func portFree(port int) bool {
-	ln, err := net.Listen("tcp", ":"+strconv.Itoa(port))
-	if err != nil {
-		return false
+	for _, host := range []string{"127.0.0.1", ""} {
+		ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			return false
+		}
+		_ = ln.Close()
 	}
-	_ = ln.Close()
 	return true
 }
 
@@ -268,7 +291,7 @@ func (b *Broker) fromProxy(l *workerLink, req *jsonrpc.Request) bool {
 			return false // a malformed one is ignored (BR-31)
 		}
 		s.mu.Lock()
-		s.port, s.ready = r.Port, req.Params
+		s.up, s.port, s.ready = true, r.Port, req.Params
 		s.mu.Unlock()
 	case discovery.MethodSubscribe:
 		s.subscribe(b, l, req)

@@ -103,14 +103,6 @@ func (f *funnel) lower(id string) {
 	}
 }
 
-// stands reports whether a condition of the broker's own has not ended.
-func (f *funnel) stands(id string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_, stands := f.standing[id]
-	return stands
-}
-
 // reportCrash raises the entry of a worker that ended. The store's own end is
 // only in the log (BR-14).
 func (f *funnel) reportCrash(worker, cause string) {

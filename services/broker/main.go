@@ -26,6 +26,10 @@ const name = "nvpair-ui-broker"
 // lockWait is how long a broker waits for its predecessor to be gone (PO-30).
 const lockWait = 5 * time.Second
 
+// orphanGrace is longer than the whole teardown: a broker whose parent died must
+// still end its workers.
+const orphanGrace = teardownBudget + 10*time.Second
+
 type options struct {
 	endpoint   string
 	level      string
@@ -51,7 +55,7 @@ func Main(args []string, version string, std worker.Streams) int {
 	defer func() { _ = sink.Close() }() // a fatal line gets out before the exit (BR-79)
 	log, level := worker.NewLog(name, opts.level, sink)
 	logMigration(log, migrated, migrateErr)
-	ctx, stop := worker.Context(log)
+	ctx, stop := worker.Context(log, orphanGrace)
 	defer stop()
 	cfg := Config{Stderr: sink, Log: log, Level: level, Version: version, DataDir: dataDir}
 	if err := run(ctx, opts, cfg, std); err != nil {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,10 +30,10 @@ type manifests struct {
 	b   *Broker
 	dir string
 
-	mu     sync.Mutex // guards the rest; files are read under it, by the advertising loops only
-	stamp  string     // of the directory as last read
-	found  []manifest
-	errors map[string]bool // ids of errors that stand
+	mu       sync.Mutex // guards the rest; the files are small and read under it, by the facades' loops only
+	stamp    string     // of the directory as last read
+	found    []manifest
+	standing map[string]string // what is wrong, by the id of the service error that says so
 }
 
 type manifest struct {
@@ -52,7 +51,7 @@ type manifestRuntime struct {
 }
 
 func newManifests(b *Broker) *manifests {
-	return &manifests{b: b, dir: filepath.Join(b.cfg.DataDir, "engines"), errors: make(map[string]bool)}
+	return &manifests{b: b, dir: filepath.Join(b.cfg.DataDir, "engines"), standing: make(map[string]string)}
 }
 
 // port is the manifest's port on this platform.
@@ -65,76 +64,89 @@ func (m manifest) port() int {
 
 // ports returns where engines that speak the dialect of that facade may be.
 func (m *manifests) ports(engineID string) []int {
-	dialect := map[string]string{"ollama": "ollama", "lmstudio": "openai"}[engineID]
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.refreshLocked()
-	var ports []int
-	for _, f := range m.found {
-		if f.AttachOnly && f.Dialect == dialect && f.port() > 0 && f.port() <= 65535 {
-			ports = append(ports, f.port())
-		}
+	ports, raise, lower := m.refresh(map[string]string{"ollama": "ollama", "lmstudio": "openai"}[engineID])
+	for id, message := range raise {
+		m.b.cfg.Log.Warn("engine manifest ignored", "err", message)
+		m.b.funnel.raise(serviceerror.ServiceError{
+			ID: id, Message: message, Severity: serviceerror.SeverityWarning, Action: serviceerror.ActionNone,
+		})
+	}
+	for _, id := range lower {
+		m.b.funnel.lower(id)
 	}
 	return ports
 }
 
-// refreshLocked reads the manifests again if a file was added, changed or
-// removed. A bad file is one service error and disturbs no other (DEC-16).
-func (m *manifests) refreshLocked() {
-	names, stamp := m.scan()
-	if stamp == m.stamp {
-		return
-	}
-	m.stamp, m.found = stamp, nil
-	bad := make(map[string]bool)
-	for _, name := range names {
-		f, err := m.read(name)
-		if err != nil {
-			id := "engine-manager:manifest-invalid:" + name
-			bad[id] = true
-			m.b.cfg.Log.Warn("engine manifest ignored", "path", filepath.Join(m.dir, name), "err", err)
-			m.b.funnel.raise(serviceerror.ServiceError{
-				ID: id, Message: fmt.Sprintf("engine manifest %s is ignored: %v", name, err),
-				Severity: serviceerror.SeverityWarning, Action: serviceerror.ActionNone,
-			})
-			continue
+// refresh reads the manifests again if a file was added, changed or removed, and
+// returns the ports of that dialect and what service errors begin and end. A bad
+// file is one service error and disturbs no other (DEC-16).
+func (m *manifests) refresh(dialect string) (ports []int, raise map[string]string, lower []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if names, stamp, ok := m.scan(); ok && stamp != m.stamp {
+		m.stamp = stamp
+		wrong := m.readAll(names)
+		raise = wrong
+		for id := range m.standing {
+			if wrong[id] == "" {
+				lower = append(lower, id)
+			}
 		}
-		m.found = append(m.found, f)
+		m.standing = wrong
 	}
-	for id := range m.errors {
-		if !bad[id] {
-			m.b.funnel.lower(id)
+	for _, f := range m.found {
+		if f.AttachOnly && f.Dialect == dialect {
+			ports = append(ports, f.port())
 		}
 	}
-	m.errors = bad
+	return ports, raise, lower
 }
 
-// scan returns the manifests' names and a stamp that changes with any of them.
-func (m *manifests) scan() (names []string, stamp string) {
-	entries, err := os.ReadDir(m.dir)
-	if err != nil {
-		return nil, "none"
+// readAll replaces what was found and returns what is wrong, by error id.
+func (m *manifests) readAll(names []string) (wrong map[string]string) {
+	m.found, wrong = nil, make(map[string]string)
+	for i, name := range names {
+		if i == maxManifests {
+			wrong["engine-manager:manifests-too-many"] =
+				fmt.Sprintf("only the first %d engine manifests in %s are used", maxManifests, m.dir)
+			break
+		}
+		f, err := m.read(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // gone between the look and the read
+		case err != nil:
+			wrong["engine-manager:manifest-invalid:"+name] = fmt.Sprintf("engine manifest %s is ignored: %v", name, err)
+		default:
+			m.found = append(m.found, f)
+		}
+	}
+	return wrong
+}
+
+// scan returns the manifests' names, sorted, and a stamp that changes with any of
+// them. ok is false if the directory cannot be read; a missing one is empty.
+func (m *manifests) scan() (names []string, stamp string, ok bool) {
+	entries, err := os.ReadDir(m.dir) // sorted by name
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", false
 	}
 	var b strings.Builder
+	b.WriteString("\n") // so that an empty directory differs from one never read
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || e.IsDir() || !strings.EqualFold(filepath.Ext(e.Name()), ".json") || len(names) >= maxManifests {
+		if err != nil || e.IsDir() || !strings.EqualFold(filepath.Ext(e.Name()), ".json") {
 			continue
 		}
 		names = append(names, e.Name())
 		fmt.Fprintf(&b, "%s %d %s\n", e.Name(), info.Size(), info.ModTime().Format(time.RFC3339Nano))
 	}
-	slices.Sort(names)
-	return names, b.String()
+	return names, b.String(), true
 }
 
 func (m *manifests) read(name string) (manifest, error) {
 	var f manifest
 	raw, err := atomicfile.Read(filepath.Join(m.dir, name), maxManifestBytes)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return f, nil // gone between the look and the read
-	case err != nil:
+	if err != nil {
 		return f, err
 	}
 	if err := json.Unmarshal(raw, &f); err != nil {
@@ -145,8 +157,8 @@ func (m *manifests) read(name string) (manifest, error) {
 		return f, errors.New(`"engine" is required`)
 	case f.AttachOnly && f.Dialect != "" && f.Dialect != "ollama" && f.Dialect != "openai":
 		return f, fmt.Errorf(`"dialect" must be "ollama" or "openai", not %q`, f.Dialect)
-	case f.AttachOnly && f.port() == 0:
-		return f, errors.New(`an attach-only engine needs "runtime": {"port": N}`)
+	case f.AttachOnly && (f.port() < 1 || f.port() > 65535):
+		return f, errors.New(`an attach-only engine needs "runtime": {"port": N}, N from 1 to 65535`)
 	}
 	return f, nil
 }

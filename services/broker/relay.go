@@ -34,6 +34,12 @@ func relayTo(method string) string {
 // relay passes a request on and its answer back, both untouched. Requests to one
 // worker go out in the client's order; answers come back as they come (DEC-4).
 func (b *Broker) relay(req *jsonrpc.Request, name, method string) {
+	b.relayThen(req, name, method, func(jsonrpc.Response) {})
+}
+
+// relayThen is relay with something to do once the answer is there, before the
+// client has it. It must not block.
+func (b *Broker) relayThen(req *jsonrpc.Request, name, method string, then func(jsonrpc.Response)) {
 	w := b.byName[name]
 	l := w.current()
 	if l == nil {
@@ -41,12 +47,12 @@ func (b *Broker) relay(req *jsonrpc.Request, name, method string) {
 		return
 	}
 	l.conn.Start(method, req.Params, w.deadline, func(r jsonrpc.Response) {
+		then(r)
 		req.Relay(r, w.callPrefix+" call failed")
 	})
 }
 
-// facade serves one engine's facade namespace. No facade runs yet, so all that
-// needs one says so.
+// facade serves one engine's facade namespace.
 func (c *client) facade(req *jsonrpc.Request, e engine.Engine, m string) {
 	switch m {
 	case "shutdown", "node/set-priority": // generations of priorities are the broker's alone (DEC-48)
@@ -66,7 +72,11 @@ func (c *client) facade(req *jsonrpc.Request, e engine.Engine, m string) {
 			req.Fail(jsonrpc.Errorf(jsonrpc.CodeFailed, "%s not available", e.Proxy()))
 			return
 		}
-		c.b.relay(req, workerProxy, e.ID+":"+m)
+		c.b.relayThen(req, workerProxy, e.ID+":"+m, func(r jsonrpc.Response) {
+			if m == "set-port" && r.Err == nil && r.Error == nil {
+				c.b.facades.chosen(e)
+			}
+		})
 	}
 }
 

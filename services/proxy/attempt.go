@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,11 +18,7 @@ import (
 	"nvpair/services/proxy/route"
 )
 
-const (
-	// writeTimeout is how long a client may take for what was sent to it (PX-77).
-	writeTimeout = 30 * time.Second
-	copyBuffer   = 32 << 10
-)
+const copyBuffer = 32 << 10
 
 // copyBuffers lends the memory of running streams.
 type copyBuffers struct{ pool sync.Pool }
@@ -48,7 +46,7 @@ func (x *exchange) dispatch(ctx context.Context, node *route.Node, req *upstream
 	x.nodeID, x.target = node.ID, a.addr
 	req.Addr, req.Host = a.addr, a.addr
 	a.resp, a.err = x.f.p.pool.Do(ctx, req)
-	if a.err != nil {
+	if a.err != nil && ctx.Err() == nil { // a client that leaves says nothing about the node
 		x.f.p.pool.Drop(a.addr)
 	}
 	return a
@@ -59,8 +57,8 @@ func (x *exchange) request() *upstream.Request {
 	r := x.r
 	target := r.URL.RequestURI()
 	req := &upstream.Request{Method: r.Method, Target: target, Header: forwardHeader(r.Header)}
-	if ip, _, ok := strings.Cut(r.RemoteAddr, ":"); ok && r.RemoteAddr[0] != '[' {
-		req.Header["X-Forwarded-For"] = append(req.Header["X-Forwarded-For"][:len(req.Header["X-Forwarded-For"]):len(req.Header["X-Forwarded-For"])], ip)
+	if ip, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		req.Header["X-Forwarded-For"] = append(slices.Clip(req.Header["X-Forwarded-For"]), ip)
 	}
 	return req
 }
@@ -112,13 +110,20 @@ func (a *attempt) serve(buf []byte, n int, ended bool) outcome {
 		x: x, rc: http.NewResponseController(x.w),
 		flush: a.resp.ContentLength < 0 || strings.HasPrefix(a.resp.Header.Get("Content-Type"), "text/event-stream"),
 		node:  a.node.ID,
+		left:  a.resp.ContentLength,
 	}
-	if a.resp.StatusCode < 300 {
+	if a.resp.StatusCode < 300 && a.resp.Header.Get("Content-Encoding") == "" { // no mark is seen in encoded bytes
 		s.end = dialect.NewTerminator(a.resp.Header.Get("Content-Type"), x.r.URL.Path)
 	}
 	x.w.WriteHeader(a.resp.StatusCode)
-	if n > 0 && !s.write(buf[:n]) {
+	switch {
+	case n > 0 && !s.write(buf[:n]):
 		return s.outcome(nil)
+	case n == 0 && !ended: // a head that is passed on before its body (PX-73)
+		s.arm()
+		if s.writeErr = s.push(); s.writeErr != nil {
+			return s.outcome(nil)
+		}
 	}
 	for !ended {
 		n, err := a.resp.Body.Read(buf)
@@ -126,6 +131,7 @@ func (a *attempt) serve(buf []byte, n int, ended bool) outcome {
 			return s.outcome(nil)
 		}
 		if err != nil {
+			a.copyTrailers()
 			return s.outcome(err)
 		}
 	}
@@ -140,11 +146,21 @@ func (a *attempt) copyHead() {
 	if a.resp.ContentLength >= 0 {
 		out["Content-Length"] = a.resp.Header["Content-Length"]
 	}
-	if out["Date"] == nil {
-		out["Date"] = nil // what the engine did not send is not made up
+	for _, name := range [...]string{"Date", "Content-Type"} {
+		if out[name] == nil {
+			out[name] = nil // what the engine did not send is not made up
+		}
 	}
+	delete(out, "X-Pair-Node") // ours to say (DEC-45)
 	if a.node.Trust {
 		out.Set("X-Pair-Node", a.node.ID)
+	}
+}
+
+// copyTrailers passes on what followed the body.
+func (a *attempt) copyTrailers() {
+	for name, values := range forwardHeader(a.resp.Trailer) {
+		a.x.w.Header()[http.TrailerPrefix+name] = values
 	}
 }
 
@@ -155,29 +171,47 @@ type stream struct {
 	flush    bool
 	node     string
 	end      *dialect.Terminator
+	left     int64     // bytes to come, negative when the engine did not say
+	passed   bool      // the client has all that makes the answer whole
 	deadline time.Time // of writes, as last set
 	writeErr error
 }
 
-// write passes bytes on, at once where the client waits for them. The write
-// deadline is moved at most every few seconds: a timer for every chunk would cost
-// more than the chunk.
+// write passes bytes on, at once where the client waits for them.
 func (s *stream) write(b []byte) bool {
-	if now := time.Now(); s.deadline.Sub(now) < writeTimeout-5*time.Second {
-		s.deadline = now.Add(writeTimeout)
-		_ = s.rc.SetWriteDeadline(s.deadline) // not supported means no limit
+	s.arm()
+	s.end.Write(b)
+	s.left -= int64(len(b))
+	whole := s.left == 0 || s.end.Seen()
+	if whole {
+		s.x.whole.Store(true) // before the client can have them and leave
 	}
 	if _, s.writeErr = s.x.w.Write(b); s.writeErr == nil && s.flush {
-		if err := s.rc.Flush(); !errors.Is(err, http.ErrNotSupported) {
-			s.writeErr = err
-		}
+		s.writeErr = s.push()
 	}
 	if s.writeErr != nil {
 		return false
 	}
-	s.end.Write(b)
+	s.passed = s.passed || whole
 	s.x.f.p.activity.seen(s.node)
 	return true
+}
+
+// arm gives the client its time for the next write. The deadline is moved at most
+// every few seconds: a timer for every chunk would cost more than the chunk.
+func (s *stream) arm() {
+	timeout := s.x.f.p.cfg.limits.writeTimeout
+	if now := time.Now(); s.deadline.Sub(now) < timeout*5/6 {
+		s.deadline = now.Add(timeout)
+		_ = s.rc.SetWriteDeadline(s.deadline) // not supported means no limit
+	}
+}
+
+func (s *stream) push() error {
+	if err := s.rc.Flush(); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
 }
 
 // outcome is how an exchange ended after its commit.
@@ -194,12 +228,16 @@ var (
 
 func (s *stream) outcome(readErr error) outcome {
 	switch {
+	case s.passed && (s.writeErr != nil || s.x.r.Context().Err() != nil):
+		return outcome{} // it left with the whole answer (DEC-142)
 	case s.writeErr != nil:
 		return outcome{err: s.writeErr, abort: true, gone: true}
 	case readErr != nil && !errors.Is(readErr, io.EOF):
 		if s.x.r.Context().Err() != nil {
 			return outcome{err: s.x.r.Context().Err(), abort: true, gone: true}
 		}
+		s.arm()
+		_ = s.push() // what is there: a client that saw nothing might ask again
 		return outcome{err: errCut, abort: true}
 	case !s.end.Whole():
 		return outcome{err: errNoTerminator}

@@ -14,10 +14,6 @@ const (
 	// maxReplay is the largest body that is held so that it can be sent to
 	// another node (PX-44). A larger one goes to one node as it comes.
 	maxReplay = 32 << 20
-	// maxStreamed is the largest body that is passed on at all (DEC-10).
-	maxStreamed = 4 << 30
-	// maxHeld bounds the bodies that are held at once (DEC-145).
-	maxHeld = 512 << 20
 	// pooledBody is the largest buffer kept for reuse.
 	pooledBody = 64 << 10
 )
@@ -29,6 +25,7 @@ var (
 
 // bodies hands out the memory of request bodies within a common bound.
 type bodies struct {
+	most int64 // bound of held
 	held atomic.Int64
 	pool sync.Pool // of *[]byte with up to pooledBody bytes
 }
@@ -78,7 +75,7 @@ func (b *bodies) read(r *http.Request) (*body, error) {
 // grow makes room for that many bytes in all.
 func (h *body) grow(size int64) error {
 	more := size - h.cost
-	if h.owner.held.Add(more) > maxHeld {
+	if h.owner.held.Add(more) > h.owner.most {
 		h.owner.held.Add(-more)
 		return errMemory
 	}

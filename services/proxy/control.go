@@ -3,52 +3,53 @@
 package proxy
 
 import (
-	"bytes"
+	"context"
+	"errors"
 	"io"
 	"net/http"
+	"strings"
+	"sync"
 
 	"nvpair/internal/upstream"
 	"nvpair/services/proxy/dialect"
 	"nvpair/services/proxy/route"
 )
 
-func newReader(b []byte) io.Reader { return bytes.NewReader(b) }
-
 // control passes a request on verbatim. One that may change a node goes to this
 // node's own engine only; a read goes to an owner of the model it names, or to
 // the first node that answers, this one first (DEC-9, DEC-40).
 func (x *exchange) control(class dialect.Class) {
-	own := x.f.index.Load().All().PreferOwn()
-	haveOwn := own.Len() > 0 && own.At(0).Own
-	if class == dialect.Control && (dialect.Changes(x.r.Method) || x.r.Header.Get("Upgrade") != "") {
-		if !haveOwn {
-			x.refuse(http.StatusBadGateway,
-				"this node has no "+x.f.engine.DisplayName+" engine running; requests that change an engine go to this node's own", "")
-			return
-		}
-		x.toOwn(own.At(0))
-		return
-	}
-	if class == dialect.Read && x.r.Method == http.MethodPost {
+	switch {
+	case class == dialect.Control && (dialect.Changes(x.r.Method) || x.r.Header.Get("Upgrade") != ""):
+		x.ownOnly()
+	case class == dialect.Read && x.r.Method == http.MethodPost:
 		x.readNamed()
-		return
+	case class == dialect.Read:
+		x.toOwner(strings.TrimPrefix(x.r.URL.Path, "/v1/models/"), nil)
+	default:
+		x.toOwner("", nil)
 	}
-	if own.Len() == 0 {
-		x.refuse(http.StatusBadGateway, "no active node selected or available", "")
-		x.failure = "no active node"
-		return
-	}
-	x.firstAnswer(own, nil)
 }
 
-// toOwn streams a request of any size to the own engine.
-func (x *exchange) toOwn(node *route.Node) {
+// ownOnly passes a request of any size on to this node's own engine, as it comes.
+func (x *exchange) ownOnly() {
+	c := x.f.index.Load().All().PreferOwn()
+	if c.Len() == 0 || !c.At(0).Own {
+		x.refuse(http.StatusBadGateway, "this node has no "+x.f.engine.DisplayName+
+			" engine running; requests that change an engine or whose body is encoded go to this node's own", "")
+		return
+	}
 	req := x.request()
 	req.Upgrade = x.r.Header.Get("Upgrade")
 	if x.r.ContentLength != 0 && req.Upgrade == "" {
-		streamBody(req, x.r, nil)
+		streamBody(req, x.r, nil, 0)
 	}
-	x.once(node, req)
+	a := x.dispatch(x.r.Context(), c.At(0), req)
+	if a.err != nil {
+		x.fail(a.err)
+		return
+	}
+	x.pass(a)
 }
 
 // readNamed serves a read that names its model in its body.
@@ -60,9 +61,15 @@ func (x *exchange) readNamed() {
 		return
 	}
 	defer held.free()
+	x.toOwner(dialect.Model(x.f.engine.ID, held.bytes), held.bytes)
+}
+
+// toOwner tries the owners of a model, this node first; every node for a model
+// that nobody is known to own, or for none.
+func (x *exchange) toOwner(model string, body []byte) {
 	index := x.f.index.Load()
 	c := index.All()
-	if model := dialect.Model(x.f.engine.ID, held.bytes); model != "" {
+	if model != "" {
 		var buf [256]byte
 		if owners := index.Owners(dialect.AppendKey(buf[:0], x.f.engine.ID, model)); owners.Len() > 0 {
 			c = owners
@@ -70,9 +77,10 @@ func (x *exchange) readNamed() {
 	}
 	if c.Len() == 0 {
 		x.refuse(http.StatusBadGateway, "no active node selected or available", "")
+		x.failure = "no active node"
 		return
 	}
-	x.firstAnswer(c.PreferOwn(), held.bytes)
+	x.firstAnswer(c.PreferOwn(), body)
 }
 
 // firstAnswer tries each node once; the last one's answer stands (PX-63).
@@ -99,18 +107,14 @@ func passOver(status int) bool {
 	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
 }
 
-// once sends a request to one node, without another try.
-func (x *exchange) once(node *route.Node, req *upstream.Request) {
-	a := x.dispatch(x.r.Context(), node, req)
-	if a.err != nil {
-		x.fail(a.err)
-		return
-	}
-	x.pass(a)
-}
-
+// fail answers when the last try failed before any byte. Nothing is written to a
+// client that has left (PX-97).
 func (x *exchange) fail(err error) {
-	if x.r.Context().Err() == nil {
+	switch {
+	case x.r.Context().Err() != nil:
+	case errors.Is(err, upstream.ErrBody):
+		x.refuseBody(err)
+	default:
 		x.refuse(http.StatusBadGateway, "upstream error: "+errText(err).Error(), "")
 	}
 }
@@ -148,23 +152,20 @@ func (x *exchange) tunnel(a *attempt) {
 		x.fail(err)
 		return
 	}
-	defer func() { _ = conn.Close() }()
 	engine, ahead := a.resp.Hijack()
-	defer func() { _ = engine.Close() }()
+	x.f.p.serving.Add(1) // the server forgets a connection that was taken over
+	defer x.f.p.serving.Done()
+	cut := func() { _, _ = conn.Close(), engine.Close() }
+	defer cut()
+	defer context.AfterFunc(x.f.p.ctx, cut)()
 	_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
 	_ = head.Write(buffered)
 	_, _ = buffered.WriteString("\r\n")
 	if buffered.Flush() != nil {
 		return
 	}
-	ended := make(chan struct{}, 2) // one for each direction
-	go func() { _, _ = io.Copy(engine, buffered); ended <- struct{}{} }()
-	go func() { _, _ = io.Copy(conn, ahead); ended <- struct{}{} }()
-	select {
-	case <-ended:
-	case <-x.f.p.ctx.Done():
-	}
-	_ = conn.Close()
-	_ = engine.Close()
-	<-ended
+	var both sync.WaitGroup
+	both.Go(func() { _, _ = io.Copy(engine, buffered); cut() })
+	both.Go(func() { _, _ = io.Copy(conn, ahead); cut() })
+	both.Wait()
 }

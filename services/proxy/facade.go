@@ -25,7 +25,6 @@ const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 90 * time.Second
 	maxHeader     = 256 << 10
-	drainTimeout  = 3 * time.Second
 )
 
 // facadeServer is one engine's facade: its listener, its view of the nodes, its
@@ -40,7 +39,7 @@ type facadeServer struct {
 	backend  atomic.Pointer[string]      // own engine's host:port, nil for none
 	requests atomic.Int64                // id of the newest request
 	asking   sync.Mutex                  // one inventory question at a time; never taken under state.mu
-	asked    time.Time                   // guarded by asking: when the inventory was last told
+	asked    inquiry                     // guarded by asking: the last question
 
 	state facadeState
 }
@@ -82,6 +81,9 @@ func (f *facadeServer) listen(port int) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return f.p.ctx }, // its end is every request's
+
+		DisableGeneralOptionsHandler: true, // who asks is checked for "OPTIONS *" too
 	}
 	f.state.mu.Lock()
 	f.state.port, f.state.server, f.state.split = port, server, split
@@ -124,7 +126,11 @@ func (f *facadeServer) move(port int) error {
 		f.log.Warn("facade port is not kept for the next start", "port", port, "err", err)
 	}
 	if port != oldPort && old != nil {
-		f.p.serving.Go(func() { shutdown(old) })
+		f.p.serving.Go(func() {
+			if old.Shutdown(f.p.ctx) != nil { // running requests may take as long as they need
+				f.shutdown(old)
+			}
+		})
 	}
 	return nil
 }
@@ -134,14 +140,14 @@ func (f *facadeServer) close() {
 	server, split := f.state.server, f.state.split
 	f.state.mu.Unlock()
 	if server != nil {
-		shutdown(server)
+		f.shutdown(server)
 		_ = split.Close()
 	}
 }
 
 // shutdown lets running requests end, for a while.
-func shutdown(s *http.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+func (f *facadeServer) shutdown(s *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), f.p.cfg.limits.drainTimeout)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		_ = s.Close()

@@ -3,6 +3,8 @@
 package proxy
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,8 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -35,14 +35,24 @@ type rig struct {
 	t    *testing.T
 	conn *jsonrpc.Conn
 	port int
+	stop func() // ends the worker and waits for it
 
-	mu   sync.Mutex // guards jobs
-	jobs []workload.Info
-	some chan struct{} // capacity 1: something arrived
+	mu    sync.Mutex // guards jobs and notes
+	jobs  []workload.Info
+	notes []note
+	some  chan struct{} // capacity 1: something arrived
+}
+
+// note is any notification but those of jobs.
+type note struct {
+	method string
+	params json.RawMessage
 }
 
 // newRig starts a proxy with Ollama's facade on a free port.
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *rig { return newRigWith(t, limits{}) }
+
+func newRigWith(t *testing.T, bounds limits) *rig {
 	r := &rig{t: t, some: make(chan struct{}, 1)}
 	near, far := net.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -53,21 +63,57 @@ func newRig(t *testing.T) *rig {
 				Link: far, Version: "test",
 				Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Level: new(slog.LevelVar),
 			},
-			DataDir: t.TempDir(),
+			DataDir: t.TempDir(), AllowedHosts: []string{"mine.example"}, limits: bounds,
 		})
 	}()
 	r.conn = jsonrpc.New(near, jsonrpc.Config{Handle: r.receive})
 	served := make(chan struct{})
 	go func() { defer close(served); _ = r.conn.Run(ctx) }()
-	t.Cleanup(func() {
+	r.stop = sync.OnceFunc(func() {
 		cancel()
 		<-served
 		require.NoError(t, <-ended)
+	})
+	t.Cleanup(func() {
+		r.stop()
 		http.DefaultClient.CloseIdleConnections()
 	})
 	r.port = freePort(t)
 	r.call("facade/enable", facade.Enable{Engine: "ollama", Port: r.port, IgnorePersistedPort: true})
 	return r
+}
+
+// dial opens a raw connection to the facade.
+func (r *rig) dial() *client {
+	r.t.Helper()
+	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", r.port))
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	return &client{Conn: c, t: r.t, in: bufio.NewReader(c)}
+}
+
+// client is a client that writes its requests byte by byte as the test says.
+type client struct {
+	net.Conn
+	t  *testing.T
+	in *bufio.Reader
+}
+
+func (c *client) say(s string) {
+	c.t.Helper()
+	_, err := io.WriteString(c, s)
+	require.NoError(c.t, err)
+}
+
+// answer reads one answer whole.
+func (c *client) answer(method string) (*http.Response, string) {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.in, &http.Request{Method: method})
+	require.NoError(c.t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(c.t, err)
+	return resp, string(body)
 }
 
 func freePort(t *testing.T) int {
@@ -79,6 +125,10 @@ func freePort(t *testing.T) int {
 
 func (r *rig) receive(req *jsonrpc.Request) {
 	if !strings.HasPrefix(req.Method, "workload:") {
+		r.mu.Lock()
+		r.notes = append(r.notes, note{req.Method, bytes.Clone(req.Params)})
+		r.mu.Unlock()
+		r.arrived()
 		return
 	}
 	var e workload.Event
@@ -90,10 +140,63 @@ func (r *rig) receive(req *jsonrpc.Request) {
 	r.mu.Lock()
 	r.jobs = append(r.jobs, info)
 	r.mu.Unlock()
+	r.arrived()
+}
+
+func (r *rig) arrived() {
 	select {
 	case r.some <- struct{}{}:
 	default:
 	}
+}
+
+// await waits until something that arrives on the link makes done true.
+func (r *rig) await(what string, done func() bool) {
+	r.t.Helper()
+	timer := time.NewTimer(10 * time.Second)
+	defer timer.Stop()
+	for !done() {
+		select {
+		case <-r.some:
+		case <-timer.C:
+			require.FailNow(r.t, what, "trace %v", r.trace())
+		}
+	}
+}
+
+// ended waits for the n-th proxy/request and returns it.
+func (r *rig) ended(n int) facade.RequestEnded {
+	r.t.Helper()
+	var e facade.RequestEnded
+	r.await("the end of a request", func() bool {
+		all := r.noted("ollama:proxy/request")
+		if len(all) < n {
+			return false
+		}
+		require.NoError(r.t, json.Unmarshal(all[n-1], &e))
+		return true
+	})
+	return e
+}
+
+// noted returns the params of all notifications of that method.
+func (r *rig) noted(method string) []json.RawMessage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []json.RawMessage
+	for _, n := range r.notes {
+		if n.method == method {
+			list = append(list, n.params)
+		}
+	}
+	return list
+}
+
+// lastJob returns the newest event of a job.
+func (r *rig) lastJob() workload.Info {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.jobs[len(r.jobs)-1]
 }
 
 func (r *rig) call(method string, params any) json.RawMessage {
@@ -123,35 +226,27 @@ func (r *rig) trace() []string {
 // awaitTrace waits for exactly these events.
 func (r *rig) awaitTrace(want ...string) {
 	r.t.Helper()
-	timer := time.NewTimer(10 * time.Second)
-	defer timer.Stop()
-	for len(r.trace()) < len(want) {
-		select {
-		case <-r.some:
-		case <-timer.C:
-			require.Equal(r.t, want, r.trace())
-		}
-	}
+	r.await(fmt.Sprintf("these job events: %v", want), func() bool { return len(r.trace()) >= len(want) })
 	require.Equal(r.t, want, r.trace())
 }
 
 // addNode adds an engine as a node given by address.
 func (r *rig) addNode(id string, engine *httptest.Server, models ...string) {
-	u, err := url.Parse(engine.URL)
-	require.NoError(r.t, err)
-	port, err := strconv.Atoi(u.Port())
-	require.NoError(r.t, err)
-	r.call("ollama:node/add-manual", facade.Node{
-		ID: id, Port: port, Addresses: []string{u.Hostname()}, Models: models,
-	})
+	r.addAddress(id, engine.Listener.Addr().(*net.TCPAddr).Port, models...)
+}
+
+// addAddress adds a node at a port of this machine, where nothing may listen.
+func (r *rig) addAddress(id string, port int, models ...string) {
+	r.call("ollama:node/add-manual", facade.Node{ID: id, Port: port, Addresses: []string{"127.0.0.1"}, Models: models})
 }
 
 // ownEngine makes an engine this machine's own, under the id "self".
 func (r *rig) ownEngine(engine *httptest.Server) {
-	u, err := url.Parse(engine.URL)
-	require.NoError(r.t, err)
-	port, err := strconv.Atoi(u.Port())
-	require.NoError(r.t, err)
+	r.own(engine.Listener.Addr().(*net.TCPAddr).Port)
+}
+
+// own makes whatever listens on that port this machine's own engine.
+func (r *rig) own(port int) {
 	require.NoError(r.t, r.conn.Notify("ollama:discovery:nodes", discovery.Directory{Nodes: []discovery.DirectoryNode{{
 		HostUUID: "self", Name: "here", IP: "127.0.0.1", Services: map[string]discovery.Service{"ol": {Port: r.port}},
 	}}}))

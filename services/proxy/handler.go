@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"nvpair/services/proxy/dialect"
@@ -28,23 +29,27 @@ type exchange struct {
 	status    int
 	committed time.Time // zero without an answer's first byte
 	failure   string
+
+	whole atomic.Bool // the bytes that complete the answer are on their way to the client
 }
 
 // ServeHTTP takes every plaintext request of the facade: who asks is checked
 // before anything of the body is read (PX-36, PX-37, DEC-13, DEC-44).
 func (f *facadeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{f: f, w: w, r: r, arrived: time.Now()}
+	// The deadline of an earlier answer on this connection may be over by now.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // not supported means there was none
 	switch {
 	case !loopbackSource(r.RemoteAddr):
-		x.refuse(http.StatusForbidden,
+		x.turnAway(http.StatusForbidden,
 			"plaintext requests are accepted only from loopback; cluster peers must use the mTLS ingress", "loopback-only")
 		return
 	case !f.hostAllowed(r.Host):
-		x.refuse(http.StatusMisdirectedRequest,
+		x.turnAway(http.StatusMisdirectedRequest,
 			"this address serves localhost only; list the name in NVPAIR_ALLOWED_HOSTS to allow it", "host-not-allowed")
 		return
 	case r.Header.Get("X-NVPAIR-Engine-Identity-Probe") == "1":
-		x.refuse(http.StatusConflict, "the compatibility facade is not the "+f.engine.DisplayName+" engine", "proxy-facade")
+		x.turnAway(http.StatusConflict, "the compatibility facade is not the "+f.engine.DisplayName+" engine", "proxy-facade")
 		return
 	}
 	x.id = strconv.FormatInt(f.requests.Add(1), 10)
@@ -56,6 +61,9 @@ func (f *facadeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.list(class)
 	default:
 		x.control(class)
+	}
+	if x.status == 0 {
+		panic(http.ErrAbortHandler) // the client left; returning would send an empty 200 (PX-97)
 	}
 }
 
@@ -80,8 +88,17 @@ func (f *facadeServer) hostAllowed(host string) bool {
 	return err == nil && a.Is4() && a.IsLoopback()
 }
 
-// refuse answers with an error of our own. A body that was not read is not
-// waited for.
+// turnAway refuses a request whose body stays unread. net/http would wait for it,
+// without end, so the connection is closed, a body on its way or not.
+func (x *exchange) turnAway(status int, message, code string) {
+	if x.r.ContentLength != 0 {
+		x.w.Header().Set("Connection", "close") // no wait before the answer
+		_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(headerTimeout))
+	}
+	x.refuse(status, message, code)
+}
+
+// refuse answers with an error of our own.
 func (x *exchange) refuse(status int, message, code string) {
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json")

@@ -3,12 +3,14 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -19,38 +21,34 @@ import (
 	"nvpair/shared/workload"
 )
 
-// Bounds of the retries of one request (PX section 11).
-const (
-	maxDispatches = 5
-	retryDeadline = 10 * time.Minute
-)
-
-// backoff returns the wait after n dispatches: 1, 2, 4, then 8 s, a quarter more
-// or less.
-func backoff(n int) time.Duration {
-	d := min(time.Second<<min(max(n-1, 0), 10), 8*time.Second)
-	return d*3/4 + time.Duration(rand.Int64N(int64(d/2)))
-}
+// maxDispatches bounds the tries of one request (PX section 11).
+const maxDispatches = 5
 
 // inference serves a request that runs a model: it is read whole, so that it can
 // go to another node when one fails before its first byte.
 func (x *exchange) inference() {
+	if x.r.Header.Get("Content-Encoding") != "" {
+		x.ownOnly() // DEC-135: its model cannot be read
+		return
+	}
 	held, err := x.f.p.bodies.read(x.r)
-	if err != nil && !errors.Is(err, errLarge) {
+	large := errors.Is(err, errLarge)
+	if err != nil && !large {
 		x.refuseBody(err)
 		return
 	}
 	defer held.free()
 	model := dialect.Model(x.f.engine.ID, held.bytes)
-	if errors.Is(err, errLarge) {
-		x.large(held, model)
+	if large && (model == "" || x.r.ContentLength > x.f.p.cfg.limits.streamed) {
+		x.refuseBody(errLarge)
+		x.target = "rejected"
 		return
 	}
 	if model == "" {
-		x.try(&task{x: x, body: held.bytes})
+		x.try(&task{x: x, held: held})
 		return
 	}
-	t := &task{x: x, body: held.bytes, model: model}
+	t := &task{x: x, held: held, once: large, model: model}
 	t.key = dialect.AppendKey(t.keyBuf[:0], x.f.engine.ID, model)
 	if !t.known() {
 		x.refuse(http.StatusBadGateway, "no available node advertises the requested model", "")
@@ -61,15 +59,24 @@ func (x *exchange) inference() {
 	// The watch ends the job the moment the client leaves, however long the
 	// engine takes to notice.
 	watch := context.AfterFunc(x.r.Context(), func() {
-		t.job.end(workload.StateCancelled, "client disconnected before completion")
+		if !x.whole.Load() { // otherwise the outcome of the last write decides
+			t.job.end(workload.StateCancelled, "client disconnected before completion")
+		}
 	})
 	defer watch()
 	defer t.endJob()
+	if large {
+		x.tryOnce(t)
+		return
+	}
 	x.try(t)
 }
 
 func (x *exchange) refuseBody(err error) {
 	switch {
+	case errors.Is(err, errLarge):
+		x.w.Header().Set("Connection", "close")
+		x.refuse(http.StatusRequestEntityTooLarge, "request body exceeds 32 MiB limit", "")
 	case errors.Is(err, errMemory):
 		x.w.Header().Set("Retry-After", "1")
 		x.refuse(http.StatusServiceUnavailable, "too many large requests at once; try again in a moment", "")
@@ -82,7 +89,8 @@ func (x *exchange) refuseBody(err error) {
 // task is one inference request while nodes are tried.
 type task struct {
 	x      *exchange
-	body   []byte
+	held   *body
+	once   bool   // held is only the beginning of the body, whose rest can be read once
 	model  string // as the client spelled it; "" = any node will do
 	key    []byte
 	keyBuf [256]byte
@@ -124,7 +132,8 @@ func (t *task) candidates() route.Candidates {
 // try walks the candidates, round after round, until one answers or the bounds
 // are reached (PX-59 to PX-62).
 func (x *exchange) try(t *task) {
-	deadline := x.arrived.Add(retryDeadline)
+	limits := x.f.p.cfg.limits
+	deadline := x.arrived.Add(limits.retryDeadline)
 	defer func() { t.reserved.Release() }()
 	for {
 		c := t.candidates()
@@ -145,8 +154,27 @@ func (x *exchange) try(t *task) {
 		if t.job != nil {
 			t.job.place("")
 		}
-		if !x.pause(backoff(t.dispatches), deadline) {
+		if !x.pause(limits.backoff(t.dispatches), deadline) {
 			x.giveUp(c)
+			return
+		}
+	}
+}
+
+// tryOnce passes on a body that is too large to be held, as it comes: to one node,
+// and to the next one only if that cannot be connected to (DEC-10, DEC-41).
+func (x *exchange) tryOnce(t *task) {
+	c := t.candidates()
+	defer func() { t.reserved.Release() }()
+	if c.Len() == 0 {
+		x.refuse(http.StatusBadGateway, "no available node advertises the requested model", "")
+		return
+	}
+	for i := range c.Len() {
+		if i == c.Len()-1 {
+			t.dispatches = maxDispatches - 1 // the next is final
+		}
+		if t.dispatch(c.At(i)) {
 			return
 		}
 	}
@@ -190,29 +218,35 @@ func (t *task) dispatch(node *route.Node) bool {
 		t.job.place(node.ID)
 	}
 	req := x.request()
-	req.Body = t.body
+	if t.once {
+		streamBody(req, x.r, t.held.bytes, x.f.p.cfg.limits.streamed)
+	} else {
+		req.Body = t.held.bytes
+	}
 	ctx := x.r.Context()
 	a := x.dispatch(ctx, node, req)
 	if a.resp != nil {
 		defer func() { _ = a.resp.Close() }()
 	}
-	final := t.dispatches >= maxDispatches || time.Since(x.arrived) >= retryDeadline
+	final := t.dispatches >= maxDispatches || time.Since(x.arrived) >= x.f.p.cfg.limits.retryDeadline
 	if !final && t.retry(a) {
 		return ctx.Err() != nil
 	}
-	return t.commit(a, final)
+	return t.commit(a, final || t.once)
 }
 
 // retry reports whether an uncommitted attempt moves on to the next owner
 // (PX-64, DEC-50).
 func (t *task) retry(a *attempt) bool {
+	if t.once {
+		return notReached(a.err)
+	}
 	if a.err != nil {
 		return true
 	}
-	if t.x.r.Header.Get("Content-Encoding") != "" {
-		return false // DEC-135
-	}
 	switch s := a.resp.StatusCode; {
+	case s == http.StatusNotFound && strings.HasPrefix(a.resp.Header.Get("Content-Type"), "text/plain"):
+		return false // no such route, rather than no such model
 	case s == http.StatusNotFound, s == http.StatusRequestTimeout, s == http.StatusTooManyRequests:
 		return t.worthRepeating()
 	case s == http.StatusNotImplemented:
@@ -225,7 +259,14 @@ func (t *task) retry(a *attempt) bool {
 
 // worthRepeating reports whether the same request can fare better elsewhere or
 // later: one that is no JSON cannot (DEC-135).
-func (t *task) worthRepeating() bool { return gjson.ValidBytes(t.body) }
+func (t *task) worthRepeating() bool { return gjson.ValidBytes(t.held.bytes) }
+
+// notReached reports whether no connection was made, so that nothing of a body
+// was used up.
+func notReached(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
 
 // commit passes the answer on, once its first byte is there.
 func (t *task) commit(a *attempt, final bool) bool {
@@ -243,6 +284,7 @@ func (t *task) commit(a *attempt, final bool) bool {
 		return t.lost(err)
 	}
 	t.answered = true
+	t.held.free() // DEC-145: an answer may take long
 	x.started()
 	if t.job != nil {
 		t.job.run()
@@ -261,10 +303,7 @@ func (t *task) commit(a *attempt, final bool) bool {
 
 // lost answers when the last try failed before any byte.
 func (t *task) lost(err error) bool {
-	x := t.x
-	if x.r.Context().Err() == nil {
-		x.refuse(http.StatusBadGateway, fmt.Sprintf("upstream error: %v", errText(err)), "")
-	}
+	t.x.fail(err)
 	return true
 }
 
@@ -298,34 +337,29 @@ func (t *task) endJob() {
 	}
 }
 
-// large passes on a body that is too large to be held, to one node and once
-// (DEC-10, DEC-41).
-func (x *exchange) large(held *body, model string) {
-	if model == "" || x.r.ContentLength > maxStreamed {
-		x.w.Header().Set("Connection", "close")
-		x.refuse(http.StatusRequestEntityTooLarge, "request body exceeds 32 MiB limit", "")
-		x.target = "rejected"
-		return
-	}
-	var buf [256]byte
-	c := x.f.index.Load().Owners(dialect.AppendKey(buf[:0], x.f.engine.ID, model))
-	if c.Len() == 0 {
-		x.refuse(http.StatusBadGateway, "no available node advertises the requested model", "")
-		return
-	}
-	req := x.request()
-	streamBody(req, x.r, held.bytes)
-	x.once(c.At(0), req)
-}
-
 // streamBody makes a request's body one that is read from the client as it is
-// sent, after what was read already.
-func streamBody(req *upstream.Request, r *http.Request, read []byte) {
+// sent, after what was read already. One of unknown length that turns out longer
+// than most fails, 0 is no bound: a cut body must not look whole.
+func streamBody(req *upstream.Request, r *http.Request, read []byte, most int64) {
 	req.Stream, req.Length = r.Body, r.ContentLength
 	if len(read) > 0 {
-		req.Stream = io.MultiReader(newReader(read), r.Body)
+		req.Stream = io.MultiReader(bytes.NewReader(read), r.Body)
 	}
-	if r.ContentLength < 0 {
-		req.Stream = io.LimitReader(req.Stream, maxStreamed)
+	if r.ContentLength < 0 && most > 0 {
+		req.Stream = &bounded{req.Stream, most}
 	}
+}
+
+// bounded fails with errLarge behind so many bytes.
+type bounded struct {
+	io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errLarge
+	}
+	return n, err
 }

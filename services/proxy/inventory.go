@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -23,26 +24,33 @@ const (
 	maxModels        = 4096
 )
 
+// inquiry is a question for the own engine's models.
+type inquiry struct {
+	addr string
+	at   time.Time // of its end
+	told bool      // it was answered
+}
+
 // ask asks the own engine for its models, unless that happened after since. It
 // reports whether there is an answer that young.
 func (f *facadeServer) ask(since time.Time) bool {
 	f.asking.Lock()
 	defer f.asking.Unlock()
-	if f.asked.After(since) {
-		return true
-	}
 	backend := f.backend.Load()
 	if backend == nil {
 		return false
 	}
+	if f.asked.addr == *backend && f.asked.at.After(since) {
+		return f.asked.told // one question, however many wait for it
+	}
 	ctx, cancel := context.WithTimeout(f.p.ctx, inventoryTimeout)
 	defer cancel()
 	models, err := f.fetchModels(ctx, *backend)
+	f.asked = inquiry{addr: *backend, at: time.Now(), told: err == nil}
 	if err != nil {
 		f.log.Debug("own engine did not list its models", "addr", *backend, "err", err)
 		return false
 	}
-	f.asked = time.Now()
 	f.state.mu.Lock()
 	defer f.state.mu.Unlock()
 	if f.state.overlay.backend == *backend { // otherwise it is another engine's list by now
@@ -65,6 +73,10 @@ func (f *facadeServer) fetchModels(ctx context.Context, addr string) ([]string, 
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxListBytes))
 	if err != nil {
 		return nil, err
+	}
+	list := gjson.GetBytes(raw, "data")
+	if resp.StatusCode != http.StatusOK || !list.IsArray() && (list.Type != gjson.Null || !list.Exists()) {
+		return nil, fmt.Errorf("no model list, status %d", resp.StatusCode) // an engine that is loading says 503
 	}
 	models := []string{}
 	gjson.GetBytes(raw, "data.#.id").ForEach(func(_, id gjson.Result) bool {

@@ -18,6 +18,9 @@ import (
 	"nvpair/shared/link"
 )
 
+// maxPending keeps sums of loads from overflowing.
+const maxPending = 1 << 20
+
 // codeNoFacade answers a request for a facade that is not there (PX-11).
 const codeNoFacade = -32002
 
@@ -38,9 +41,7 @@ func (p *proxy) handle(req *jsonrpc.Request) {
 			req.Fail(jsonrpc.Errorf(codeNoFacade, "no facade is enabled for engine %q on this proxy", id))
 			return
 		}
-		if !req.IsNotification() {
-			req.Fail(jsonrpc.MethodNotFound(req.Method))
-		}
+		p.link.Unknown(req)
 		return
 	}
 	if bare == discovery.NotifyNodes {
@@ -149,7 +150,7 @@ func (p *proxy) setPriority(req *jsonrpc.Request) {
 		r := &route.Ranking{Generation: params.Generation, Nodes: params.Nodes, Load: make(map[string]int32)}
 		for _, n := range params.Ranks {
 			if n.ID != "" {
-				r.Load[n.ID] = max(n.Pending, 0) + min(max(n.Pressure, 0), 3)
+				r.Load[n.ID] = min(max(n.Pending, 0), maxPending) + min(max(n.Pressure, 0), 3)
 			}
 		}
 		p.ranking.Store(r)

@@ -48,7 +48,7 @@ func (x *exchange) merged(class dialect.Class, c route.Candidates) {
 	wg.Wait()
 	valid := false
 	seen := make(map[string]bool)
-	member, open := listForm(class)
+	_, open := listForm(class)
 	out := []byte(open)
 	first := true
 	for _, list := range lists {
@@ -70,7 +70,6 @@ func (x *exchange) merged(class dialect.Class, c route.Candidates) {
 		x.refuse(http.StatusServiceUnavailable, "model inventory unavailable", "")
 		return
 	}
-	_ = member
 	out = append(out, ']', '}')
 	x.w.Header().Set("Content-Type", "application/json")
 	x.status = http.StatusOK

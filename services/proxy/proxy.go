@@ -23,6 +23,8 @@ type Config struct {
 
 	DataDir      string   // where chosen ports are kept
 	AllowedHosts []string // names besides the loopback ones that Host may have (DEC-13)
+
+	limits limits // shortened by tests
 }
 
 // proxy is the running worker.
@@ -82,6 +84,8 @@ func Run(ctx context.Context, cfg Config) error {
 		allowed: make(map[string]bool),
 		facades: make(map[string]*facadeServer),
 	}
+	p.cfg.limits = cfg.limits.orDefaults()
+	p.bodies.most = p.cfg.limits.held
 	p.ranking.Store(&route.Ranking{})
 	p.reporter = newReporter(p.link, cfg.Log)
 	p.activity.init(p.link)

@@ -132,6 +132,9 @@ func TestEventsBeyondTheQueueAreDroppedAndCounted(t *testing.T) {
 		value := `"` + strconv.Itoa(i) + filler + `"`
 		_, err := p.Stdin.WriteString(harness.RequestLine(strconv.Itoa(i), "settings/set-cluster-id", `{"value":`+value+`}`) + "\n")
 		require.NoError(t, err)
+		if i%10 != 0 && i < pushes-1 {
+			continue
+		}
 		harness.Eventually(t, answerWithin, "the value is stored", func() bool {
 			text, _ := os.ReadFile(filepath.Join(h.DataDir, "settings.json")) // there is none before the first
 			return strings.Contains(string(text[:min(len(text), 200)]), value[:8])

@@ -15,9 +15,6 @@ import (
 	"nvpair/tests/harness"
 )
 
-// maxFrame is the longest frame that a link takes, without its newline (WR-19).
-const maxFrame = 1 << 20
-
 // garbage is input that no program may stumble over.
 type garbage struct {
 	name, text string // the text goes out with a newline behind it
@@ -25,7 +22,8 @@ type garbage struct {
 	refused string
 }
 
-func garbages() []garbage {
+// garbages returns it for a link with that limit.
+func garbages(limit int) []garbage {
 	deep := strings.Repeat("[", 100_000)
 	random := make([]byte, 1_000_000)
 	chance := rand.NewChaCha8([32]byte{1})
@@ -66,9 +64,9 @@ func garbages() []garbage {
 		{"deep nesting in the params", `{"jsonrpc":"2.0","id":1,"method":"ping","params":` + deep +
 			strings.Repeat("]", 100_000) + "}", ""},
 		{"deep objects", strings.Repeat(`{"a":`, 100_000), ""},
-		{"over-long request", paddedRequest("8", "ping", maxFrame+1), ""},
-		{"over-long text", strings.Repeat("x", 5*maxFrame), ""},
-		{"over-long with a carriage return", paddedRequest("9", "ping", maxFrame+1) + "\r", ""},
+		{"over-long request", paddedRequest("8", "ping", limit+1), ""},
+		{"over-long text", strings.Repeat("x", 2*limit), ""},
+		{"over-long with a carriage return", paddedRequest("9", "ping", limit+1) + "\r", ""},
 		{"random bytes", string(random), ""},
 		{"many empty lines", strings.Repeat("\n", 10_000), ""},
 	}
@@ -84,7 +82,7 @@ func TestGarbageEndsNoProgramAndSpoilsNoLaterFrame(t *testing.T) {
 	t.Parallel()
 	forEach(t, programs(), func(t *testing.T, h *harness.Host, b program) {
 		p, w := b.start(t, h)
-		for i, g := range garbages() {
+		for i, g := range garbages(b.limit) {
 			w.Send(g.text)
 			if g.refused != "" && b.broker {
 				f := w.Next()
@@ -92,7 +90,7 @@ func TestGarbageEndsNoProgramAndSpoilsNoLaterFrame(t *testing.T) {
 				require.NotNil(t, f.Error, "%s: %s", g.name, f.Line)
 				require.Equal(t, -32600, f.Error.Code, g.name)
 			}
-			w.Send(harness.RequestLine(fmt.Sprint(1000+i), b.ask, ""))
+			w.Send(harness.RequestLine(fmt.Sprint(1000+i), b.ask, b.params))
 			f := w.Next()
 			require.Equal(t, fmt.Sprint(1000+i), string(f.ID), "after %s: %.200s", g.name, f.Line)
 			require.NotNil(t, f.Result, "after %s: %s", g.name, f.Line)
@@ -106,7 +104,7 @@ func TestAFrameOfExactlyTheLimitIsTaken(t *testing.T) {
 	forEach(t, programs(), func(t *testing.T, h *harness.Host, b program) {
 		p, w := b.start(t, h)
 		for _, end := range []string{"\n", "\r\n"} {
-			w.Write(paddedRequest(`"full"`, b.ask, maxFrame) + end)
+			w.Write(paddedRequest(`"full"`, b.ask, b.limit) + end)
 			f := w.Next()
 			require.Equal(t, `"full"`, string(f.ID), f.Line)
 			require.NotNil(t, f.Result, f.Line)

@@ -126,9 +126,9 @@ func TestWhatArrivedBeforeTheEndOfInputIsAnswered(t *testing.T) {
 		const requests = 500
 		var lines strings.Builder
 		for i := range requests {
-			lines.WriteString(harness.RequestLine(fmt.Sprint(i), b.ask, "") + "\n")
+			lines.WriteString(harness.RequestLine(fmt.Sprint(i), b.ask, b.params) + "\n")
 		}
-		w.Write(lines.String() + harness.RequestLine(`"last"`, b.ask, "")) // without an end
+		w.Write(lines.String() + harness.RequestLine(`"last"`, b.ask, b.params)) // without an end
 		require.NoError(t, p.Stdin.Close())
 		for i := range requests {
 			f := w.Next()
@@ -216,7 +216,7 @@ func TestAParentThatReadsNoFramesAnyMoreIsTheEnd(t *testing.T) {
 		cmd.Dir = harness.Bin(t)
 		p := h.Start(cmd)
 		require.NoError(t, p.Stdout.Close())
-		_, err := io.WriteString(p.Stdin, harness.RequestLine("1", b.ask, "")+"\n")
+		_, err := io.WriteString(p.Stdin, harness.RequestLine("1", b.ask, b.params)+"\n")
 		if err != nil {
 			require.ErrorIs(t, err, syscall.EPIPE) // it was faster
 		}
@@ -235,7 +235,7 @@ func TestAFullDiskBehindTheOutputEndsNoProgram(t *testing.T) {
 		p := h.Start(cmd)
 		p.AwaitStderr("WARN link write failed .*no space left", answerWithin)
 		for range 3 {
-			_, err := io.WriteString(p.Stdin, harness.RequestLine("1", b.ask, "")+"\n")
+			_, err := io.WriteString(p.Stdin, harness.RequestLine("1", b.ask, b.params)+"\n")
 			require.NoError(t, err)
 		}
 		require.False(t, p.Exited())

@@ -33,7 +33,9 @@ type program struct {
 	binary  string
 	args    []string
 	opening []string // methods of its first frames
-	ask     string   // a request that needs no params
+	ask     string   // a request with a result
+	params  string   // of ask; its members may be missing, or others may be there
+	limit   int      // longest frame that it takes, without the newline (WR-19, DEC-116)
 	broker  bool     // the broker, not a worker
 }
 
@@ -41,24 +43,42 @@ type program struct {
 func programs() []program { return append(workers(), uiBroker()) }
 
 func uiBroker() program {
-	return program{binary: "nvpair-ui-broker", opening: []string{"app:ready"}, ask: "ping", broker: true}
+	return program{binary: "nvpair-ui-broker", opening: []string{"app:ready"}, ask: "ping", params: "{}", limit: 1 << 20, broker: true}
 }
 
 func workers() []program {
+	own := []string{"ready", "worker/hello"}
 	return []program{
 		{
-			binary:  "nvpair-node-scanner",
-			opening: []string{"ready", "worker/hello", "discovery:node-discovered"}, ask: "discovery:get-nodes",
+			binary: "nvpair-node-scanner", opening: append(own[:2:2], "discovery:node-discovered"),
+			ask: "discovery:get-nodes", params: "{}", limit: 1 << 20,
 		},
 		{
-			binary: "nvpair-errors", args: []string{"--peer-sync"},
-			opening: []string{"ready", "worker/hello", "discovery:subscribe"}, ask: "errors:get-initial",
+			binary: "nvpair-errors", args: []string{"--peer-sync"}, opening: append(own[:2:2], "discovery:subscribe"),
+			ask: "errors:get-initial", params: "{}", limit: 8 << 20,
 		},
 		{
-			binary:  "nvpair-node-settings",
-			opening: []string{"ready", "worker/hello"}, ask: "settings/get-cluster-id",
+			binary: "nvpair-node-settings", opening: own,
+			ask: "settings/get-cluster-id", params: "{}", limit: 1 << 20,
+		},
+		{
+			binary: "nvpair-proxy", opening: own,
+			ask: "log/set-level", params: `{"level":"info"}`, limit: 8 << 20,
+		},
+		{
+			binary: "nvpair-job-scheduler", opening: own,
+			ask: "scheduler:get-interval", params: "{}", limit: 8 << 20,
 		},
 	}
+}
+
+func TestTheConformanceSuiteKnowsEveryBinary(t *testing.T) {
+	t.Parallel()
+	known := []string{"nvpair"} // speaks on no standard stream
+	for _, b := range programs() {
+		known = append(known, b.binary)
+	}
+	require.ElementsMatch(t, harness.Binaries, known)
 }
 
 // forEach runs a test for each program, on a host of its own.
@@ -98,7 +118,7 @@ func (b program) opened(t *testing.T, w *harness.Wire) []harness.Frame {
 // works asks for something and requires its answer to be the very next frame.
 func (b program) works(t *testing.T, w *harness.Wire, id string) {
 	t.Helper()
-	w.Send(harness.RequestLine(id, b.ask, ""))
+	w.Send(harness.RequestLine(id, b.ask, b.params))
 	f := w.Next()
 	require.Equal(t, id, string(f.ID), "not the answer to %s: %s", b.ask, f.Line)
 	require.NotNil(t, f.Result, f.Line)

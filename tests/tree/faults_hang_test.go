@@ -6,7 +6,10 @@ package tree
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +27,7 @@ func TestAHungWorkerIsReplaced(t *testing.T) {
 			tr := startShort(t)
 			tr.awaitAnnounced()
 			hung := tr.worker(w.name).PID
-			tr.signal(hung, syscall.SIGSTOP)
+			tr.stop(hung)
 			stuck, err := tr.send("settings/get-cluster-id", "") // lost with the worker, if that is the one
 			require.NoError(t, err)
 			state := tr.awaitOther(w.name, hung)
@@ -47,6 +50,20 @@ func TestAHungWorkerIsReplaced(t *testing.T) {
 	}
 }
 
+// stop stops a process and waits until none of its threads runs.
+func (tr *tree) stop(pid int) {
+	tr.t.Helper()
+	tr.signal(pid, syscall.SIGSTOP)
+	harness.Eventually(tr.t, patience, fmt.Sprintf("process %d is stopped", pid), func() bool {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		require.NoError(tr.t, err)
+		return len(tasks) > 0 && !slices.ContainsFunc(tasks, func(task string) bool {
+			stat, err := os.ReadFile(task)
+			return err == nil && !strings.Contains(string(stat), ") T ")
+		})
+	})
+}
+
 // exists reports whether a process is on the host.
 func (tr *tree) exists(pid int) bool {
 	return slices.ContainsFunc(tr.h.Processes(), func(p harness.ProcInfo) bool { return p.PID == pid })
@@ -60,7 +77,7 @@ func TestAHungWorkerOfARealBrokerIsReplaced(t *testing.T) {
 	tr.awaitAnnounced()
 	hung := tr.worker("settings").PID
 	stopped := time.Now()
-	tr.signal(hung, syscall.SIGSTOP)
+	tr.stop(hung)
 	state := tr.awaitOther("settings", hung) // patience is half as much again
 	t.Logf("replaced after %v", time.Since(stopped).Round(time.Millisecond))
 	require.Equal(t, "hung: 3 pings unanswered", state.LastEnd)

@@ -109,10 +109,6 @@ func TestFinishedJobsAreWrittenAfterFiveSecondsAndReadBack(t *testing.T) {
 		await(1)
 		synctest.Wait()
 		require.Equal(t, "b a", kept(t, k.path)) // oldest completion first; neither open nor guessed
-		mode, err := os.Stat(k.path)
-		require.NoError(t, err)
-		require.Equal(t, os.FileMode(0o600), mode.Mode().Perm())
-
 		next := newKeeper(t, dir)
 		next.Load()
 		require.Equal(t, []string{"self-uuid/ollama/r/a=completed", "self-uuid/ollama/r/b=completed"}, shown(t, next.index))
@@ -133,6 +129,23 @@ func TestRemovalOfAFinishedJobIsWritten(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, "b", kept(t, k.path))
 		stop()
+	})
+}
+
+func TestWhatAFlushTrimsIsNotWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t, privateDir(t))
+		stop := k.run(t)
+		defer stop()
+		k.finish(t, "a")
+		put(t, k.index, Accepted, FromProxy(1), job(id("old"), state("failed"), completed(time.Now().Add(-8*24*time.Hour))))
+		await(flushEvery)
+		synctest.Wait()
+		require.Equal(t, "a", kept(t, k.path))
+		require.NoError(t, os.Remove(k.path))
+		await(flushEvery)
+		synctest.Wait()
+		require.Equal(t, "-", kept(t, k.path))
 	})
 }
 

@@ -34,9 +34,9 @@ func TestWorkloadManagerIsToldOfOwnJobs(t *testing.T) {
 			job(id("queued")), job(id("running"), state("running")), job(id("paused"), state("paused")),
 			job(id("peers"), origin(peer)),
 			job(id("completed"), state("completed"), completed(now)),
-			job(id("failed"), state("failed"), completed(now.Add(-59*time.Second))),
-			job(id("cancelled"), state("cancelled")), // no completedAt: when it was accepted
-			job(id("old"), state("completed"), completed(now.Add(-60*time.Second))),
+			job(id("failed"), state("failed"), completed(now.Add(-59499*time.Millisecond))),
+			job(id("cancelled"), state("cancelled")),                                        // no completedAt: when it was accepted
+			job(id("old"), state("completed"), completed(now.Add(-59500*time.Millisecond))), // a minute when it is asked for
 		} {
 			put(t, x, Accepted, FromProxy(1), raw)
 			require.Less(t, n, 8)

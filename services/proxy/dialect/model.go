@@ -3,6 +3,7 @@
 package dialect
 
 import (
+	"bytes"
 	"strings"
 	"unsafe"
 
@@ -37,10 +38,10 @@ const maxKey = 256
 // are equal (PX-47, DEC-50). A name of blanks only has an empty key.
 //
 // LM Studio's names are exact. Ollama's ignore case, the default registry and
-// library, and imply the tag latest.
+// library, and imply the tag latest. A key is its own key.
 func AppendKey(dst []byte, engine, name string) []byte {
 	name = strings.TrimSpace(name)
-	if engine != Ollama || name == "" {
+	if engine != Ollama {
 		return append(dst, name...)
 	}
 	start := len(dst)
@@ -51,23 +52,24 @@ func AppendKey(dst []byte, engine, name string) []byte {
 		}
 		dst = append(dst, c)
 	}
-	dst = trimPrefix(dst, start, "registry.ollama.ai/")
-	dst = trimPrefix(dst, start, "library/")
-	last := string(dst[start:])
-	if i := strings.LastIndexByte(last, '/'); i >= 0 {
-		last = last[i+1:]
-	}
-	if last != "" && !strings.ContainsAny(last, ":@") {
+	key := shorten(dst[start:])
+	dst = append(dst[:start], key...)
+	if model := key[bytes.LastIndexByte(key, '/')+1:]; len(model) > 0 && !bytes.ContainsAny(model, ":@") {
 		dst = append(dst, ":latest"...)
 	}
 	return dst
 }
 
-func trimPrefix(dst []byte, start int, prefix string) []byte {
-	if rest, found := strings.CutPrefix(string(dst[start:]), prefix); found {
-		return append(dst[:start], rest...)
+// shorten takes the default registry off registry/library/model, and the default
+// library off library/model. Elsewhere the same words are names like any other.
+func shorten(key []byte) []byte {
+	if bytes.Count(key, []byte("/")) == 2 {
+		key = bytes.TrimPrefix(key, []byte("registry.ollama.ai/"))
 	}
-	return dst
+	if bytes.Count(key, []byte("/")) == 1 {
+		key = bytes.TrimPrefix(key, []byte("library/"))
+	}
+	return bytes.TrimSpace(key)
 }
 
 // Key is AppendKey as a string.

@@ -96,7 +96,7 @@ func run(opts options) error {
 	sink := broker.NewSink(os.Stderr, dataDir)
 	defer func() { _ = sink.Close() }()
 	log, level := worker.NewLog(name, "info", sink)
-	ctx, stop := worker.Context(log)
+	ctx, stop := worker.Context(log, 0)
 	defer stop()
 	return serve(ctx, opts, broker.Config{
 		Stderr: sink, Log: log, Level: level, Version: "test",
