@@ -62,6 +62,16 @@ func DataDir() (string, error) {
 	return current().under(base), nil
 }
 
+// Override returns the data directory that NVPAIR_DATA_DIR names, made absolute,
+// and whether it names one.
+func Override() (dir string, chosen bool) {
+	if os.Getenv(envDataDir) == "" {
+		return "", false
+	}
+	dir, err := DataDir()
+	return dir, err == nil
+}
+
 // baseDir is the directory of WR-61. On Windows that is never the roaming one
 // unless the local one is unknown: engines and caches must not roam.
 func baseDir() (string, error) {

@@ -61,7 +61,11 @@ func Main(p Program, args []string, std Streams) int {
 	log, level := NewLog(p.Name, flagLevel, std.Err)
 	ctx, stop := Context(log, 0)
 	defer stop()
-	transport, err := openLink(ctx, endpoint, std)
+	err := checkDataDir()
+	var transport io.ReadWriteCloser
+	if err == nil {
+		transport, err = openLink(ctx, endpoint, std)
+	}
 	if err == nil {
 		err = p.Run(ctx, Config{Link: transport, Version: p.Version, Log: log, Level: level})
 	}
@@ -128,6 +132,16 @@ func Context(log *slog.Logger, grace time.Duration) (ctx context.Context, stop f
 		signal.Stop(pipes)
 		cancel()
 	}
+}
+
+// checkDataDir refuses a data directory whose layout is newer than this build.
+// Where there is none, whoever needs one says so.
+func checkDataDir() error {
+	dir, err := appdir.DataDir()
+	if err != nil {
+		return nil
+	}
+	return appdir.CheckSchema(dir)
 }
 
 func openLink(ctx context.Context, endpoint string, std Streams) (io.ReadWriteCloser, error) {

@@ -76,6 +76,8 @@ func resolvePaths(explicit map[string]string, log *slog.Logger) (map[string]stri
 			return nil, fmt.Errorf("--%s: %w", d.pathFlag, err)
 		case d.required:
 			return nil, fmt.Errorf("%s is needed and not in the current directory; name it with --%s", d.binary, d.pathFlag)
+		case d.planned:
+			log.Debug("worker not part of this version", "worker", d.name)
 		default:
 			log.Warn("worker not installed", "worker", d.name, "path", path)
 		}

@@ -36,7 +36,13 @@ func TestWorkersLieInTheWorkingDirectory(t *testing.T) {
 		"nvpair-node-scanner": "./nvpair-node-scanner" + exeSuffix(),
 		"nvpair-errors":       "./nvpair-errors" + exeSuffix(),
 	}, paths)
-	require.Equal(t, len(catalog())-2, strings.Count(log, "level=WARN"), "one warning for each that is missing")
+	missing := 0
+	for _, d := range catalog() {
+		if _, found := paths[d.binary]; !found && !d.planned {
+			missing++
+		}
+	}
+	require.Equal(t, missing, strings.Count(log, "level=WARN"), "one warning for each that is missing")
 }
 
 func TestOnlyTheScannerIsNeeded(t *testing.T) {

@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/discovery"
-	"nvpair/shared/engine"
 	"nvpair/shared/facade"
 )
 
@@ -24,7 +24,8 @@ const (
 	lookEvery = 5 * time.Second
 	// probeTimeout bounds one look.
 	probeTimeout = 2 * time.Second
-	maxProbeBody = 64 << 10
+	// maxProbeBody is as much of an engine's model list as is looked at.
+	maxProbeBody = 4 << 20
 )
 
 // keep holds one facade true to its engine until ctx ends: what is healthy is its
@@ -64,7 +65,7 @@ func (f *facades) healthyPort(ctx context.Context, probe *http.Client, s *facade
 	var wg sync.WaitGroup
 	for i, port := range ports {
 		if port != s.boundPort() {
-			wg.Go(func() { up[i] = healthy(ctx, probe, s.engine, port) })
+			wg.Go(func() { up[i] = healthy(ctx, probe, port) })
 		}
 	}
 	wg.Wait()
@@ -74,14 +75,11 @@ func (f *facades) healthyPort(ctx context.Context, probe *http.Client, s *facade
 	return 0
 }
 
-// healthy asks an engine the question of BR-69. The probe's header keeps our own
-// facades from being taken for engines.
-func healthy(ctx context.Context, probe *http.Client, e engine.Engine, port int) bool {
-	path := "/"
-	if e.ID == "lmstudio" {
-		path = "/v1/models"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
+// healthy asks whether that engine is there (BR-69): an answer of another kind of
+// server is none. The probe's header keeps our own facades from being taken for
+// engines.
+func healthy(ctx context.Context, probe *http.Client, port int) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/v1/models", port), nil)
 	if err != nil {
 		return false
 	}
@@ -91,8 +89,8 @@ func healthy(ctx context.Context, probe *http.Client, e engine.Engine, port int)
 		return false
 	}
 	defer func() { _ = resp.Body.Close() }()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProbeBody)) // a polite end; its content does not count
-	return resp.StatusCode == http.StatusOK
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxProbeBody))
+	return err == nil && resp.StatusCode == http.StatusOK && gjson.GetBytes(raw, "object").Str == "list"
 }
 
 // tell passes a change on to the proxy and the record.
@@ -129,8 +127,11 @@ func (f *facades) reclaim(ctx context.Context, l *workerLink, s *facadeState) {
 	s.mu.Lock()
 	bound, fallback := s.port, s.fallback
 	s.mu.Unlock()
-	want := cmp.Or(f.savedPort(s.engine), s.engine.FacadePort)
-	if !fallback || bound == 0 || bound == want || !portFree(want) {
+	if !fallback || bound == 0 {
+		return
+	}
+	want := f.wanted(ctx, s.engine)
+	if want == 0 || bound == want || !portFree(want) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, relayDeadline)

@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +21,7 @@ import (
 	"nvpair/shared/engine"
 	"nvpair/shared/facade"
 	"nvpair/shared/link"
+	"nvpair/shared/nodesettings"
 	"nvpair/shared/serviceerror"
 )
 
@@ -91,13 +91,13 @@ func (b *Broker) proxyEnded() {
 // that the engine's clients know, or, if that is taken, on another, with a
 // warning that names both (BR-82). What fails is tried again at the next look.
 func (f *facades) enable(ctx context.Context, l *workerLink, s *facadeState) {
-	want := cmp.Or(f.savedPort(s.engine), s.engine.FacadePort)
+	want := f.wanted(ctx, s.engine)
 	port := want
-	if !portFree(want) {
+	if want == 0 || !portFree(want) {
 		port = f.fallback(s.engine, want)
 	}
 	bound, err := f.enableOn(ctx, l, s, port)
-	if errors.Is(err, errPortLost) && port == want { // taken between the look and the bind (BR-28)
+	if errors.Is(err, errPortLost) { // taken between the look and the bind (BR-28)
 		port = f.fallback(s.engine, want)
 		bound, err = f.enableOn(ctx, l, s, port)
 	}
@@ -107,15 +107,37 @@ func (f *facades) enable(ctx context.Context, l *workerLink, s *facadeState) {
 	case err != nil:
 		f.blocked(s.engine, fmt.Sprintf("the %s facade could not be brought up: %v", s.engine.DisplayName, err))
 		return
-	case bound != want:
+	case want != 0 && bound != want:
 		f.blocked(s.engine, fmt.Sprintf("port %d is in use by another program; %s clients are served on port %d instead",
 			want, s.engine.DisplayName, bound))
 	default:
 		f.b.funnel.lower(blockedID(s.engine))
 	}
 	s.mu.Lock()
-	s.up, s.fallback = true, bound != want
+	s.up, s.fallback = true, want != 0 && bound != want
 	s.mu.Unlock()
+}
+
+// wanted is the port that a facade is to have: the one that was chosen for it,
+// else the one that the engine's clients know, if the user lets it be claimed,
+// else 0 for any (BR-83). Settings that cannot be read let it be claimed, as
+// their default does.
+func (f *facades) wanted(ctx context.Context, e engine.Engine) int {
+	if saved := f.savedPort(e); saved != 0 {
+		return saved
+	}
+	if l := f.b.byName[workerSettings].current(); l != nil {
+		ctx, cancel := context.WithTimeout(ctx, enableDeadline)
+		defer cancel()
+		var managed struct {
+			Value *bool `json:"value"`
+		}
+		raw, err := l.conn.Call(ctx, nodesettings.GetForcePorts, nil)
+		if err == nil && json.Unmarshal(raw, &managed) == nil && managed.Value != nil && !*managed.Value {
+			return 0
+		}
+	}
+	return e.FacadePort
 }
 
 // savedPort is the port that the user chose for a facade, 0 for none (PX-19).

@@ -106,7 +106,7 @@ func (f *funnel) lower(id string) {
 // reportCrash raises the entry of a worker that ended. The store's own end is
 // only in the log (BR-14).
 func (f *funnel) reportCrash(worker, cause string) {
-	f.crash(worker, fmt.Sprintf("%s ended unexpectedly (%s) and is being restarted", worker, cause))
+	f.crash(worker, fmt.Sprintf("%s ended unexpectedly (%s); it is restarted", worker, cause))
 }
 
 // reportExhausted replaces it once the worker stays down.

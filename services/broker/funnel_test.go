@@ -80,7 +80,7 @@ func TestCrashesAreReported(t *testing.T) {
 			return notification("errors:report", `{"id":"supervisor:subprocess-crashed:settings","message":"`+message+
 				`","timestamp":`+fmt.Sprint(time.Now().UnixMilli())+`,"nodeId":"`+nodeID+`","severity":"error","action":"none"}`)
 		}
-		const restarting = "settings ended unexpectedly (exit status 1) and is being restarted"
+		const restarting = "settings ended unexpectedly (exit status 1); it is restarted"
 
 		tr.funnel.clearCrash(workerSettings)
 		store.quiet() // a process that never crashed produces no clear

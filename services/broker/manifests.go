@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -149,13 +150,16 @@ func (m *manifests) read(name string) (manifest, error) {
 	if err != nil {
 		return f, err
 	}
-	if err := json.Unmarshal(raw, &f); err != nil {
-		return f, err
+	var wrongType *json.UnmarshalTypeError
+	if err := json.Unmarshal(raw, &f); errors.As(err, &wrongType) {
+		return f, fmt.Errorf("%s must not be a JSON %s", cmp.Or(wrongType.Field, "the manifest"), wrongType.Value)
+	} else if err != nil {
+		return f, fmt.Errorf("it is not JSON: %w", err)
 	}
 	switch {
 	case f.Engine == "":
 		return f, errors.New(`"engine" is required`)
-	case f.AttachOnly && f.Dialect != "" && f.Dialect != "ollama" && f.Dialect != "openai":
+	case f.AttachOnly && f.Dialect != "ollama" && f.Dialect != "openai":
 		return f, fmt.Errorf(`"dialect" must be "ollama" or "openai", not %q`, f.Dialect)
 	case f.AttachOnly && (f.port() < 1 || f.port() > 65535):
 		return f, errors.New(`an attach-only engine needs "runtime": {"port": N}, N from 1 to 65535`)

@@ -286,9 +286,11 @@ func (h *hub) status(req *jsonrpc.Request) {
 	h.mu.Lock()
 	s.Clients = len(h.connected)
 	h.mu.Unlock()
+	child := h.broker.Status()
+	s.BrokerRestarts, s.BrokerLastEnd = max(child.Generation-1, 0), child.LastEnd
 	l := h.current()
 	if l == nil {
-		if end := h.broker.Status().LastEnd; end != "" {
+		if end := child.LastEnd; end != "" {
 			s.State, s.Reasons = brokerapi.NodeDegraded, []string{"the broker is being restarted: " + end}
 		}
 		req.Reply(s)

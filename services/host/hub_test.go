@@ -42,7 +42,7 @@ func TestTheNodeIsAnnounced(t *testing.T) {
   workers  1 running, 1 not installed
   data     /data
   control  /run/n.sock
-In another terminal: nvpair status | nvpair call ping | nvpair stop
+In another terminal: nvpair status   (or jobs, call ping, stop)
 `, s.out.String())
 	})
 }

@@ -5,6 +5,7 @@ package host
 import (
 	"flag"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -47,7 +48,7 @@ type cli struct {
 func Main(args []string, version string, std worker.Streams) int {
 	c := &cli{std: std, version: version}
 	if len(args) == 0 {
-		c.usage()
+		c.usage(std.Err)
 		return exitUsage
 	}
 	for _, cmd := range commands() {
@@ -60,22 +61,22 @@ func Main(args []string, version string, std worker.Streams) int {
 		fmt.Fprintln(std.Out, version)
 		return exitOK
 	case "help", "h":
-		c.usage()
+		c.usage(std.Out)
 		return exitOK
 	}
 	fmt.Fprintf(std.Err, "%s: unknown command %q; %s --help lists them\n", name, args[0], name)
 	return exitUsage
 }
 
-func (c *cli) usage() {
-	fmt.Fprintf(c.std.Err, "%s makes your machines that run language models one.\n\nCommands:\n", name)
-	w := tabwriter.NewWriter(c.std.Err, 0, 0, 2, ' ', 0)
+func (c *cli) usage(out io.Writer) {
+	fmt.Fprintf(out, "%s makes your machines that run language models one.\n\nCommands:\n", name)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, cmd := range commands() {
 		fmt.Fprintf(w, "  %s %s %s\t%s\n", name, cmd.name, cmd.args, cmd.help)
 	}
 	fmt.Fprintf(w, "  %s --version\tprint the version\n", name)
 	_ = w.Flush()
-	fmt.Fprintf(c.std.Err, "\n%s COMMAND --help shows a command's flags. NVPAIR_DATA_DIR chooses the node's data directory.\n", name)
+	fmt.Fprintf(out, "\n%s COMMAND --help shows a command's flags. NVPAIR_DATA_DIR chooses the node's data directory.\n", name)
 }
 
 // parse parses a command's flags. Up to maxArgs arguments may follow them; flags
@@ -84,6 +85,7 @@ func (c *cli) parse(cmd string, args []string, maxArgs int, define func(*flag.Fl
 	fs := flag.NewFlagSet(name+" "+cmd, flag.ContinueOnError)
 	fs.SetOutput(c.std.Err)
 	define(fs)
+	fs.Usage = func() { c.commandUsage(cmd, fs) }
 	for {
 		if err := fs.Parse(args); err != nil {
 			if err == flag.ErrHelp {
@@ -102,6 +104,16 @@ func (c *cli) parse(cmd string, args []string, maxArgs int, define func(*flag.Fl
 		return nil, exitUsage, false
 	}
 	return rest, exitOK, true
+}
+
+// commandUsage prints what one command takes.
+func (c *cli) commandUsage(cmd string, fs *flag.FlagSet) {
+	for _, x := range commands() {
+		if x.name == cmd {
+			fmt.Fprintf(c.std.Err, "%s %s %s\n  %s\n", name, x.name, x.args, x.help)
+		}
+	}
+	fs.PrintDefaults()
 }
 
 // fail prints an error and returns the status of a failed command.

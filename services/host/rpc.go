@@ -117,7 +117,7 @@ func explain(err error, dataDir string) error {
 		return fmt.Errorf("%w: process %d holds %s but does not answer; it may be starting or stopping",
 			errNoNode, info.PID, dataDir)
 	}
-	return fmt.Errorf("%w for %s; start one with: %s serve", errNoNode, dataDir, name)
+	return fmt.Errorf("%w for %s; start one with: %s serve (NVPAIR_DATA_DIR chooses another directory)", errNoNode, dataDir, name)
 }
 
 func nodeLock(dataDir string) string { return filepath.Join(dataDir, "run", "node.lock") }

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -48,6 +49,7 @@ type serveConfig struct {
 	Log       *slog.Logger
 	Version   string
 	DataDir   string
+	Self      string   // how to start this program from another terminal; "" = by its name
 	Endpoints []string // the control socket's places, best first
 	Broker    string   // path
 	Engines   string   // --proxy-engines, as given
@@ -56,7 +58,7 @@ type serveConfig struct {
 
 // serve runs a node until a signal or nvpair stop ends it.
 func (c *cli) serve(args []string) int {
-	cfg := serveConfig{Out: c.std.Out, Err: c.std.Err, Version: c.version, Policy: brokerPolicy()}
+	cfg := serveConfig{Out: c.std.Out, Err: c.std.Err, Version: c.version, Self: self(), Policy: brokerPolicy()}
 	var level string
 	_, code, ok := c.parse("serve", args, 0, func(fs *flag.FlagSet) {
 		fs.StringVar(&level, "log-level", "", "of this process: debug, info, warn or error (default $NVPAIR_LOG_LEVEL, else info)")
@@ -132,6 +134,10 @@ func serve(ctx context.Context, cfg serveConfig) error {
 		return err
 	}
 	defer func() { _ = lock.Release() }()
+	// What no restart of the broker can mend is said once, here.
+	if _, err := appdir.NodeID(cfg.DataDir); err != nil {
+		return err
+	}
 	ln, err := listen(cfg.Endpoints)
 	if err != nil {
 		return err
@@ -207,5 +213,18 @@ func (cfg serveConfig) announce(s brokerapi.Status, control net.Addr) {
 	fmt.Fprintf(cfg.Out, "  workers  %d running, %d not installed\n", running, absent)
 	fmt.Fprintf(cfg.Out, "  data     %s\n", cfg.DataDir)
 	fmt.Fprintf(cfg.Out, "  control  %s\n", control)
-	fmt.Fprintf(cfg.Out, "In another terminal: %s status | %s call ping | %s stop\n", name, name, name)
+	fmt.Fprintf(cfg.Out, "In another terminal: %s status   (or jobs, call ping, stop)\n", cmp.Or(cfg.Self, name))
+}
+
+// self is how to start this program again from another terminal: as it was
+// started, for the same data directory.
+func self() string {
+	command := name
+	if path, err := os.Executable(); err == nil && os.Args[0] != name {
+		command = path
+	}
+	if dir, chosen := appdir.Override(); chosen {
+		return fmt.Sprintf("NVPAIR_DATA_DIR='%s' %s", dir, command)
+	}
+	return command
 }

@@ -68,7 +68,11 @@ func printStatus(out io.Writer, s brokerapi.HubStatus) {
 	fmt.Fprintf(w, "version\t%s\n", b.Version)
 	fmt.Fprintf(w, "up\t%s\n", age(b.UptimeMillis))
 	fmt.Fprintf(w, "data\t%s\n", b.DataDir)
-	fmt.Fprintf(w, "errors\t%d\n", b.ErrorCount)
+	errorsLine := strconv.Itoa(b.ErrorCount)
+	if b.ErrorCount > 0 {
+		errorsLine += ": " + name + " call errors:get-initial"
+	}
+	fmt.Fprintf(w, "errors\t%s\n", errorsLine)
 	for _, f := range b.Facades {
 		where := "not available"
 		if f.Ready {
@@ -77,7 +81,7 @@ func printStatus(out io.Writer, s brokerapi.HubStatus) {
 		fmt.Fprintf(w, "%s\t%s\n", f.Engine, where)
 	}
 	fmt.Fprintf(w, "\nWORKER\tSTATE\tPID\tVERSION\tRESTARTS\tSINCE\tLAST END\n")
-	fmt.Fprintf(w, "broker\trunning\t%d\t%s\t\t%s\t\n", b.PID, b.Version, age(b.UptimeMillis))
+	fmt.Fprintf(w, "broker\trunning\t%d\t%s\t%d\t%s\t%s\n", b.PID, b.Version, s.BrokerRestarts, age(b.UptimeMillis), s.BrokerLastEnd)
 	for _, x := range b.Workers {
 		if x.State == brokerapi.StateAbsent {
 			fmt.Fprintf(w, "%s\tnot installed\t\t\t\t\t\n", x.Name)

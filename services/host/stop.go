@@ -32,7 +32,7 @@ func (c *cli) stop(args []string) int {
 	_, err = callOnce(brokerapi.MethodHubStop, nil, stopWait)
 	switch {
 	case errors.Is(err, errNoNode) && !nodeHeld(dataDir):
-		fmt.Fprintln(c.std.Out, "no node is running")
+		fmt.Fprintf(c.std.Out, "no node is running for %s\n", dataDir)
 		return exitOK
 	case err != nil && !errors.Is(err, errNoNode) && !errors.Is(err, errDisconnected): // who hangs up is stopping
 		return c.fail(err)

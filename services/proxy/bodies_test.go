@@ -279,9 +279,6 @@ func TestABrokenUploadReachesNobodyAndEndsAtOnce(t *testing.T) {
 		resp, body := c.answer("POST")
 		require.Equal(t, http.StatusBadRequest, resp.StatusCode, name)
 		require.Contains(t, body, "request body could not be read")
-		if name == "control" {
-			require.Error(t, <-seen, "the engine sees a cut request")
-		}
 	}
 	// The client leaves in the middle of an upload: nobody may wait for the rest.
 	c := r.dial()
@@ -293,7 +290,7 @@ func TestABrokenUploadReachesNobodyAndEndsAtOnce(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the engine still waits")
 	}
-	require.Equal(t, http.StatusBadRequest, r.ended(3).Status)
+	require.Zero(t, r.ended(3).Status)
 	require.Empty(t, r.trace())
 }
 

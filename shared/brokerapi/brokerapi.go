@@ -110,7 +110,11 @@ type HubStatus struct {
 	Reasons []string `json:"reasons"` // why it is degraded; never null
 	HubPID  int      `json:"hubPid"`  // of nvpair serve
 	Clients int      `json:"clients"` // connected to the hub, this one included
-	Broker  *Status  `json:"broker"`  // null while there is no broker
+
+	BrokerRestarts int    `json:"brokerRestarts,omitempty"`
+	BrokerLastEnd  string `json:"brokerLastEnd,omitempty"` // why it last ended unexpectedly
+
+	Broker *Status `json:"broker"` // null while there is no broker
 }
 
 // HubBrokerLost says that the broker ended and what happens next.

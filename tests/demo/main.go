@@ -26,7 +26,15 @@ import (
 // its engine it would only be looked for in vain.
 const manifestName = "nvpair-demo-engine.json"
 
+// patience is how long a model may take to be there before the user is told where
+// to look.
+const patience = 10 * time.Second
+
 func main() {
+	if len(os.Args) > 1 {
+		fmt.Fprintln(os.Stderr, "demo: takes no arguments; it is what make run starts")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -39,6 +47,9 @@ func run(ctx context.Context) error {
 	dataDir, err := dataDir()
 	if err != nil {
 		return err
+	}
+	if running(dataDir) {
+		return fmt.Errorf("a node is already running for %s; stop it with: NVPAIR_DATA_DIR=%s bin/nvpair stop", dataDir, dataDir)
 	}
 	if !engineAnswers(ctx) {
 		end, err := startEngine(dataDir)
@@ -79,27 +90,57 @@ func dataDir() (string, error) {
 	return dir, os.MkdirAll(filepath.Join(dir, "engines"), 0o700)
 }
 
+// running reports whether a node serves the data directory.
+func running(dataDir string) bool {
+	cmd := exec.Command(filepath.Join("bin", "nvpair"), "status")
+	cmd.Env = append(os.Environ(), "NVPAIR_DATA_DIR="+dataDir)
+	var exit *exec.ExitError
+	err := cmd.Run()
+	return err == nil || (errors.As(err, &exit) && exit.ExitCode() == 1) // 2 is none
+}
+
 // engineAnswers reports whether an engine is where Ollama's and LM Studio's are
 // looked for.
 func engineAnswers(ctx context.Context) bool {
-	client := &http.Client{Timeout: time.Second}
 	for _, port := range []int{11434, 11435, 1234, 1235} {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/v1/models", port), nil)
-		if err != nil {
-			return false
-		}
-		req.Header.Set("X-NVPAIR-Engine-Identity-Probe", "1") // a facade of a node says that it is no engine
-		resp, err := client.Do(req)
-		if err != nil {
-			continue
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode == http.StatusOK {
+		if _, ok := models(ctx, port, true); ok {
 			fmt.Printf("an engine answers on port %d; no stand-in is started\n", port)
 			return true
 		}
 	}
 	return false
+}
+
+// models asks for a list of models. ok is false unless one came. A facade of a
+// node says that it is no engine when it is asked as one.
+func models(ctx context.Context, port int, asEngine bool) (names []string, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/v1/models", port), nil)
+	if err != nil {
+		return nil, false
+	}
+	if asEngine {
+		req.Header.Set("X-NVPAIR-Engine-Identity-Probe", "1")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, false
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var list struct {
+		Object string `json:"object"`
+		Data   []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if json.NewDecoder(resp.Body).Decode(&list) != nil || list.Object != "list" {
+		return nil, false
+	}
+	for _, m := range list.Data {
+		names = append(names, m.ID)
+	}
+	return names, true
 }
 
 // startEngine starts the stand-in on a free port and tells the node of it by a
@@ -157,17 +198,21 @@ func writeManifest(path, addr string) error {
 func explain(ctx context.Context, dataDir string) {
 	ticks := time.NewTicker(200 * time.Millisecond)
 	defer ticks.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	for {
 		for _, port := range facades(ctx, dataDir) {
-			if model := firstModel(ctx, port); model != "" {
+			if names, _ := models(ctx, port, false); len(names) > 0 {
 				fmt.Printf("\nTry it:\n  curl http://127.0.0.1:%d/v1/chat/completions -d "+
 					"'{\"model\":\"%s\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n"+
-					"  NVPAIR_DATA_DIR=%s bin/nvpair jobs\n", port, model, dataDir)
+					"  NVPAIR_DATA_DIR='%s' bin/nvpair jobs\n", port, names[0], dataDir)
 				return
 			}
 		}
 		select {
 		case <-ticks.C:
+		case <-late.C:
+			fmt.Printf("\nno model can be asked yet; look at: NVPAIR_DATA_DIR='%s' bin/nvpair status\n", dataDir)
 		case <-ctx.Done():
 			return
 		}
@@ -195,25 +240,4 @@ func facades(ctx context.Context, dataDir string) []int {
 		}
 	}
 	return ports
-}
-
-func firstModel(ctx context.Context, port int) string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/v1/models", port), nil)
-	if err != nil {
-		return ""
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if json.NewDecoder(resp.Body).Decode(&list) != nil || len(list.Data) == 0 {
-		return ""
-	}
-	return list.Data[0].ID
 }

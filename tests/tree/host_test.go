@@ -103,7 +103,7 @@ func TestAHeadlessNodeIsAskedAndStoppedFromTheShell(t *testing.T) {
 	require.Empty(t, h.Processes())
 	for range 2 {
 		code, out, diagnostics := nvpair(t, h, "", "stop")
-		require.Equal(t, []any{0, "no node is running\n", ""}, []any{code, out, diagnostics})
+		require.Equal(t, []any{0, "no node is running for " + h.DataDir + "\n", ""}, []any{code, out, diagnostics})
 	}
 	code, out, diagnostics := nvpair(t, h, "", "status")
 	require.Equal(t, []any{2, ""}, []any{code, out})
