@@ -103,6 +103,7 @@ func (c *Conn) Run(ctx context.Context) error {
 	})
 	stop := context.AfterFunc(ctx, c.end)
 	err := c.readLoop()
+	stopped := ctx.Err() != nil // whatever Ended does to ctx comes after the end
 	c.calls.close() // before Ended, which may wait for someone who waits for a call
 	if c.cfg.Ended != nil {
 		c.cfg.Ended()
@@ -113,7 +114,7 @@ func (c *Conn) Run(ctx context.Context) error {
 	if isOrderly(err) {
 		err = writeErr // a link that closed because of it reads as closed
 	}
-	if isOrderly(err) || ctx.Err() != nil {
+	if isOrderly(err) || stopped {
 		return nil
 	}
 	return err

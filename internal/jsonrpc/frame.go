@@ -10,11 +10,9 @@ import (
 	"unsafe"
 
 	"github.com/tidwall/gjson"
-)
 
-// maxDepth bounds the nesting of a frame, as encoding/json does: validation is
-// recursive, and a frame of nothing but brackets must not exhaust the stack.
-const maxDepth = 10_000
+	"nvpair/internal/jsoncheck"
+)
 
 var (
 	errNotObject  = errors.New("not a JSON object")
@@ -55,7 +53,7 @@ func parseFrame(line []byte) (Frame, error) {
 	if !utf8.Valid(line) {
 		return f, errNotUTF8
 	}
-	if tooDeep(line) {
+	if jsoncheck.TooDeep(line) {
 		return f, errTooDeep
 	}
 	if !gjson.ValidBytes(line) {
@@ -113,42 +111,6 @@ func (f *Frame) scan(line []byte) error {
 
 func raw(v gjson.Result) json.RawMessage {
 	return unsafe.Slice(unsafe.StringData(v.Raw), len(v.Raw))
-}
-
-// tooDeep reports whether brackets nest beyond maxDepth. It need not be exact
-// for invalid JSON: that is refused right after.
-func tooDeep(line []byte) bool {
-	if bytes.Count(line, []byte{'{'})+bytes.Count(line, []byte{'['}) <= maxDepth {
-		return false // nearly every frame; counting is many times faster
-	}
-	depth := 0
-	for i := 0; i < len(line); i++ {
-		switch line[i] {
-		case '"':
-			i = stringEnd(line, i)
-		case '{', '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case '}', ']':
-			depth--
-		}
-	}
-	return false
-}
-
-// stringEnd returns the index of the quote that ends the string begun at start,
-// or len(line).
-func stringEnd(line []byte, start int) int {
-	for i := start + 1; i < len(line); i++ {
-		switch line[i] {
-		case '\\':
-			i++
-		case '"':
-			return i
-		}
-	}
-	return len(line)
 }
 
 // appendRequest adds a request, or with a nil id a notification, and its newline.

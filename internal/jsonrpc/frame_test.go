@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"nvpair/internal/jsoncheck"
 )
 
 // members are those of a Frame as text; "" is absent.
@@ -118,15 +120,15 @@ func TestNestingIsBounded(t *testing.T) {
 		return `{"jsonrpc":"2.0","method":"n","params":` +
 			strings.Repeat(open, levels) + "0" + strings.Repeat(end, levels) + "}"
 	}
-	_, err := parseFrame([]byte(nested("[", "]", maxDepth-1))) // the frame is a level, too
+	_, err := parseFrame([]byte(nested("[", "]", jsoncheck.MaxDepth-1))) // the frame is a level, too
 	require.NoError(t, err)
-	_, err = parseFrame([]byte(nested("[", "]", maxDepth)))
+	_, err = parseFrame([]byte(nested("[", "]", jsoncheck.MaxDepth)))
 	require.ErrorIs(t, err, errTooDeep)
-	_, err = parseFrame([]byte(nested(`{"[[":`, "}", maxDepth-1)))
+	_, err = parseFrame([]byte(nested(`{"[[":`, "}", jsoncheck.MaxDepth-1)))
 	require.NoError(t, err, "brackets in strings are no levels")
-	_, err = parseFrame([]byte(nested(`{"a":`, "}", maxDepth)))
+	_, err = parseFrame([]byte(nested(`{"a":`, "}", jsoncheck.MaxDepth)))
 	require.ErrorIs(t, err, errTooDeep)
-	_, err = parseFrame([]byte(`{"jsonrpc":"2.0","method":"n","params":[` + strings.Repeat("[],", 2*maxDepth) + "0]}"))
+	_, err = parseFrame([]byte(`{"jsonrpc":"2.0","method":"n","params":[` + strings.Repeat("[],", 2*jsoncheck.MaxDepth) + "0]}"))
 	require.NoError(t, err, "many brackets side by side are not deep")
 	_, err = parseFrame([]byte("{" + strings.Repeat("[", DefaultMaxFrameBytes-1)))
 	require.ErrorIs(t, err, errTooDeep)

@@ -26,6 +26,9 @@ type Config struct {
 
 	// MaxFrameBytes limits an inbound frame; 0 is 1 MiB.
 	MaxFrameBytes int
+	// Draining, if set, is called once when the worker is to stop, while the
+	// link still takes what it has to say. It must be bounded.
+	Draining func()
 }
 
 // SnapshotFrame is the frame limit of a worker that is sent directories: 512
@@ -42,12 +45,13 @@ type Link struct {
 	serving  context.Context // ends when the worker is to stop
 	stop     context.CancelFunc
 	loopDone chan struct{} // closed when the last message has been handled
+	drained  chan struct{} // closed when Draining has returned
 }
 
 // NewLink returns a link on which nothing moves before Serve. Whatever is sent
 // meanwhile comes after the worker's announcement.
 func NewLink(cfg Config) *Link {
-	l := &Link{cfg: cfg, inbox: make(chan *jsonrpc.Request, inboxLen), loopDone: make(chan struct{})}
+	l := &Link{cfg: cfg, inbox: make(chan *jsonrpc.Request, inboxLen), loopDone: make(chan struct{}), drained: make(chan struct{})}
 	l.serving, l.stop = context.WithCancel(context.Background())
 	l.Conn = jsonrpc.New(cfg.Link, jsonrpc.Config{
 		Handle: l.receive, Ended: l.inputEnded, MaxFrameBytes: cfg.MaxFrameBytes, Log: cfg.Log,
@@ -61,21 +65,43 @@ func NewLink(cfg Config) *Link {
 // takes what is no control message; a request must be answered, now or later.
 func (l *Link) Serve(ctx context.Context, handle func(*jsonrpc.Request)) {
 	defer context.AfterFunc(ctx, l.stop)()
-	defer l.stop()
+	open, closeLink := context.WithCancel(context.Background())
+	go func() {
+		defer close(l.drained)
+		<-l.serving.Done()
+		if l.cfg.Draining != nil {
+			l.cfg.Draining()
+		}
+		closeLink() // whatever Draining said is queued and still written
+	}()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := l.Run(l.serving); err != nil {
+		if err := l.Run(open); err != nil {
 			l.cfg.Log.Warn("link read failed", "err", err) // handled like the end of input (WR-24)
 		}
 	}()
-	for req := range l.inbox {
-		if l.serving.Err() == nil {
-			l.dispatch(req, handle)
-		}
-	}
+	l.loop(handle)
 	close(l.loopDone)
 	<-ended
+	<-l.drained
+}
+
+// loop handles messages until the input has ended or the worker is to stop.
+func (l *Link) loop(handle func(*jsonrpc.Request)) {
+	for {
+		select {
+		case req, more := <-l.inbox:
+			if !more {
+				return
+			}
+			if l.serving.Err() == nil {
+				l.dispatch(req, handle)
+			}
+		case <-l.serving.Done():
+			return
+		}
+	}
 }
 
 // announce queues the first two frames of every worker, in this order (DEC-113).
@@ -96,6 +122,8 @@ func (l *Link) receive(req *jsonrpc.Request) {
 func (l *Link) inputEnded() {
 	close(l.inbox)
 	<-l.loopDone
+	l.stop()
+	<-l.drained
 }
 
 func (l *Link) dispatch(req *jsonrpc.Request, handle func(*jsonrpc.Request)) {

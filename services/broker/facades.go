@@ -213,7 +213,7 @@ func (f *facades) enableOn(ctx context.Context, l *workerLink, s *facadeState, p
 	ctx, cancel := context.WithTimeout(ctx, enableDeadline)
 	defer cancel()
 	raw, err := l.conn.Call(ctx, facade.MethodEnable, facade.Enable{
-		Engine: s.engine.ID, Port: port, IgnorePersistedPort: true,
+		Engine: s.engine.ID, Port: port, IgnorePersistedPort: true, HostUUID: f.b.cfg.NodeID,
 	})
 	var answer *jsonrpc.Error
 	switch {

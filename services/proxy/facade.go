@@ -46,8 +46,9 @@ type facadeServer struct {
 
 // facadeState is what changes under the facade's lock.
 type facadeState struct {
-	engine engine.Engine
-	local  func(host string) bool // is it an address of this machine
+	engine   engine.Engine
+	local    func(host string) bool // is it an address of this machine
+	hostUUID string                 // this machine's, "" if the broker did not say
 
 	mu      sync.Mutex // guards the rest; lock order: proxy.mu, then facadeState.mu, then the ledger's
 	port    int
@@ -163,17 +164,16 @@ func (f *facadeServer) port() int {
 // rebuildLocked makes the routing table anew from the state it is called under.
 func (f *facadeServer) rebuildLocked() {
 	f.index.Store(route.NewIndex(f.state.routable(), f.p.currentRanking(), f.p.ledger))
-	o := &f.state.overlay
-	f.pinned.Store(nil)
-	if o.pin != "" {
-		pin := o.pin
-		f.pinned.Store(&pin)
+	f.pinned.Store(orNil(f.state.overlay.pin))
+	f.backend.Store(orNil(f.state.overlay.backend))
+}
+
+// orNil returns a copy, nil for the empty string.
+func orNil(s string) *string {
+	if s == "" {
+		return nil
 	}
-	f.backend.Store(nil)
-	if o.backend != "" {
-		backend := o.backend
-		f.backend.Store(&backend)
-	}
+	return &s
 }
 
 func (f *facadeServer) rebuild() {

@@ -181,7 +181,7 @@ func TestAHeadWithoutABodyIsNoAnswer(t *testing.T) {
 }
 
 func TestTheDeadlineEndsTheRetries(t *testing.T) { // row 9
-	r := newRigWith(t, limits{firstBackoff: 30 * time.Millisecond, retryDeadline: 40 * time.Millisecond})
+	r := newRigWith(t, limits{firstBackoff: time.Hour, retryDeadline: time.Minute}) // the wait would pass the deadline
 	r.addNode("a", fakeEngine(t, answers(http.StatusInternalServerError, "broken")), "m")
 	status, body, header := r.post("/v1/chat/completions", `{"model":"m"}`)
 	require.Equal(t, http.StatusServiceUnavailable, status)
@@ -351,7 +351,7 @@ func TestAClientThatLeavesInABackoffEndsItsJobUnplaced(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	r.awaitTrace("queued@-", "queued@a", "queued@-", "cancelled@-")
-	require.Equal(t, "client disconnected before completion", *r.lastJob().Error)
+	require.Contains(t, *r.lastJob().Error, "before completion")
 	require.Zero(t, r.ended(1).Status)
 }
 

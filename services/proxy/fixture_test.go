@@ -232,8 +232,10 @@ func (r *rig) awaitTrace(want ...string) {
 
 // addNode adds an engine as a node given by address.
 func (r *rig) addNode(id string, engine *httptest.Server, models ...string) {
-	r.addAddress(id, engine.Listener.Addr().(*net.TCPAddr).Port, models...)
+	r.addAddress(id, listenPort(engine), models...)
 }
+
+func listenPort(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
 
 // addAddress adds a node at a port of this machine, where nothing may listen.
 func (r *rig) addAddress(id string, port int, models ...string) {
@@ -242,7 +244,7 @@ func (r *rig) addAddress(id string, port int, models ...string) {
 
 // ownEngine makes an engine this machine's own, under the id "self".
 func (r *rig) ownEngine(engine *httptest.Server) {
-	r.own(engine.Listener.Addr().(*net.TCPAddr).Port)
+	r.own(listenPort(engine))
 }
 
 // own makes whatever listens on that port this machine's own engine.

@@ -13,8 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidwall/gjson"
-
+	"nvpair/internal/jsoncheck"
 	"nvpair/internal/upstream"
 	"nvpair/services/proxy/dialect"
 	"nvpair/services/proxy/route"
@@ -259,7 +258,7 @@ func (t *task) retry(a *attempt) bool {
 
 // worthRepeating reports whether the same request can fare better elsewhere or
 // later: one that is no JSON cannot (DEC-135).
-func (t *task) worthRepeating() bool { return gjson.ValidBytes(t.held.bytes) }
+func (t *task) worthRepeating() bool { return jsoncheck.Valid(t.held.bytes) }
 
 // notReached reports whether no connection was made, so that nothing of a body
 // was used up.

@@ -99,6 +99,7 @@ func (p *proxy) enable(req *jsonrpc.Request) {
 		return
 	}
 	f := p.newFacade(e)
+	f.state.hostUUID = params.HostUUID
 	port := f.startPort(params)
 	if err := f.listen(port); err != nil {
 		f.notify(facade.NotifyError, facade.BindError{Code: "bind-failed", Message: err.Error(), Port: port})

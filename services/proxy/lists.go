@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"nvpair/internal/jsoncheck"
 	"nvpair/internal/upstream"
 	"nvpair/services/proxy/dialect"
 	"nvpair/services/proxy/route"
@@ -109,7 +110,7 @@ func (x *exchange) fetchList(class dialect.Class, node *route.Node) []gjson.Resu
 	}
 	defer func() { _ = resp.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxListBytes+1))
-	if err != nil || resp.StatusCode != http.StatusOK || len(raw) > maxListBytes || !gjson.ValidBytes(raw) {
+	if err != nil || resp.StatusCode != http.StatusOK || len(raw) > maxListBytes || !jsoncheck.Valid(raw) {
 		return nil
 	}
 	records, err := x.records(class, raw)

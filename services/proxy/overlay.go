@@ -91,14 +91,19 @@ func (o *overlay) has(id string) bool {
 	return relayed || manual
 }
 
-// routable resolves the nodes to what can be dialled (PX-50). A relayed node that
-// is this machine stands for the own engine; other relayed nodes need a pin, and
-// there are none before a cluster exists.
+// routable resolves the nodes to what can be dialled (PX-50). This machine stands
+// for the own engine, with or without a record; other relayed nodes need a pin,
+// and there are none before a cluster exists.
 func (f *facadeState) routable() []route.Node {
 	o := &f.overlay
 	var nodes []route.Node
+	if o.backend != "" && f.hostUUID != "" {
+		nodes = append(nodes, route.Node{
+			ID: f.hostUUID, Own: true, Trust: true, Addrs: []string{o.backend}, Models: f.ownModels(o.relay[f.hostUUID]),
+		})
+	}
 	for id, n := range o.relay {
-		if o.backend != "" && f.isSelf(n) {
+		if o.backend != "" && f.hostUUID == "" && f.isSelf(n) {
 			nodes = append(nodes, route.Node{
 				ID: id, Own: true, Trust: true, Addrs: []string{o.backend}, Models: f.ownModels(n),
 			})
@@ -115,8 +120,8 @@ func (f *facadeState) routable() []route.Node {
 	return nodes
 }
 
-// isSelf reports whether a relayed node is this machine: it names this facade's
-// port at an address of ours.
+// isSelf reports whether a relayed node is this machine, where the broker did not
+// say which one is: it names this facade's port at an address of ours.
 func (f *facadeState) isSelf(n discovery.DirectoryNode) bool {
 	if n.Services[f.engine.ServiceKey].Port != f.port {
 		return false

@@ -75,16 +75,21 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cfg.MaxFrameBytes = worker.SnapshotFrame
 	p := &proxy{
-		cfg: cfg, runID: runID, ctx: ctx,
-		link:    worker.NewLink(cfg.Config),
+		runID: runID, ctx: ctx,
 		ledger:  route.NewLedger(),
 		pool:    upstream.NewPool(upstream.Config{}),
 		allowed: make(map[string]bool),
 		facades: make(map[string]*facadeServer),
 	}
-	p.cfg.limits = cfg.limits.orDefaults()
+	cfg.MaxFrameBytes = worker.SnapshotFrame
+	cfg.limits = cfg.limits.orDefaults()
+	cfg.Draining = func() { // the end of every running job is told while the link is open
+		cancel()
+		p.closeFacades()
+		p.serving.Wait()
+	}
+	p.cfg, p.link = cfg, worker.NewLink(cfg.Config)
 	p.bodies.most = p.cfg.limits.held
 	p.ranking.Store(&route.Ranking{})
 	p.reporter = newReporter(p.link, cfg.Log)
@@ -93,9 +98,6 @@ func Run(ctx context.Context, cfg Config) error {
 		p.allowed[h] = true
 	}
 	p.link.Serve(ctx, p.handle)
-	cancel() // ends every running request
-	p.closeFacades()
-	p.serving.Wait()
 	p.reporter.close()
 	p.pool.Close()
 	return nil

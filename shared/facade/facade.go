@@ -43,6 +43,7 @@ type Enable struct {
 	Port                int      `json:"port,omitempty"` // 0 = the engine's standalone port
 	AliasAddresses      []string `json:"aliasAddresses,omitempty"`
 	IgnorePersistedPort bool     `json:"ignorePersistedPort,omitempty"`
+	HostUUID            string   `json:"hostUuid,omitempty"` // this node's; an addition
 }
 
 // Enabled is the port that is really bound.
