@@ -52,11 +52,12 @@ func Main(args []string, version string, std worker.Streams) int {
 		return 1
 	}
 	sink := NewSink(std.Err, dataDir)
-	defer func() { _ = sink.Close() }() // a fatal line gets out before the exit (BR-79)
 	log, level := worker.NewLog(name, opts.level, sink)
 	logMigration(log, migrated, migrateErr)
 	ctx, stop := worker.Context(log, orphanGrace)
-	defer stop()
+	// In this order: a fatal line gets out before the exit (BR-79), and a reader
+	// of stderr that is gone must not end the process by SIGPIPE meanwhile.
+	defer func() { _ = sink.Close(); stop() }()
 	cfg := Config{Stderr: sink, Log: log, Level: level, Version: version, DataDir: dataDir}
 	if err := run(ctx, opts, cfg, std); err != nil {
 		log.Error("broker ended", "err", err)

@@ -19,6 +19,9 @@ import (
 
 const mib = 1 << 20
 
+// small makes a body of more than 1 MiB a large one.
+var small = limits{replay: mib, firstBackoff: time.Millisecond}
+
 // prompt is a JSON body of that size that names the model m, first or last.
 func prompt(size int, last bool) []byte {
 	start, end := `{"model":"m","prompt":"`, `"}`
@@ -75,9 +78,9 @@ func TestABodyOf32MiBIsReplayed(t *testing.T) { // PX-44: inclusive
 }
 
 func TestALargerBodyIsStreamedToOneNode(t *testing.T) { // DEC-10, DEC-41
-	body := prompt(32*mib+1, false)
+	body := prompt(mib+1, false)
 	for _, chunked := range []bool{false, true} {
-		r := newRigWith(t, quick)
+		r := newRigWith(t, small)
 		r.addAddress("a", freePort(t), "m") // nobody is there: nothing of the body is lost
 		r.addNode("b", fakeEngine(t, digest), "m")
 		status, got, _ := r.send("/api/chat", body, chunked)
@@ -88,8 +91,8 @@ func TestALargerBodyIsStreamedToOneNode(t *testing.T) { // DEC-10, DEC-41
 }
 
 func TestALargerBodyIsNotRepeated(t *testing.T) {
-	body := prompt(33*mib, false)
-	r := newRigWith(t, quick)
+	body := prompt(2*mib, false)
+	r := newRigWith(t, small)
 	r.addNode("a", fakeEngine(t, answers(503, "busy")), "m")
 	r.addNode("b", fakeEngine(t, func(http.ResponseWriter, *http.Request) { t.Error("sent twice") }), "m")
 	status, got, _ := r.send("/api/chat", body, false)
@@ -99,24 +102,24 @@ func TestALargerBodyIsNotRepeated(t *testing.T) {
 }
 
 func TestALargerBodyGoesToThePinnedNode(t *testing.T) {
-	r := newRig(t)
+	r := newRigWith(t, small)
 	r.addNode("a", fakeEngine(t, func(http.ResponseWriter, *http.Request) { t.Error("reached") }), "m")
 	r.addNode("b", fakeEngine(t, digest), "m")
 	r.call("ollama:node/select", map[string]string{"id": "b"})
-	status, _, _ := r.send("/api/chat", prompt(33*mib, false), false)
+	status, _, _ := r.send("/api/chat", prompt(2*mib, false), false)
 	require.Equal(t, http.StatusOK, status)
 }
 
 func TestABodyThatIsTooLargeIsRefused(t *testing.T) { // row 3
-	r := newRigWith(t, limits{streamed: 33 * mib})
+	r := newRigWith(t, limits{replay: mib, streamed: 2 * mib})
 	r.addNode("a", fakeEngine(t, digest), "m")
 	for name, tt := range map[string]struct {
 		body    []byte
 		chunked bool
 	}{
-		"model behind 32 MiB, chunked": {prompt(33*mib, true), true},
-		"over the last bound":          {prompt(34*mib, false), false},
-		"over the last bound, chunked": {prompt(34*mib, false), true},
+		"model too far behind":         {prompt(2*mib, true), true},
+		"over the last bound":          {prompt(3*mib, false), false},
+		"over the last bound, chunked": {prompt(3*mib, false), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var in io.Reader = bytes.NewReader(tt.body)
@@ -132,14 +135,14 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) { // row 3
 			require.Equal(t, `{"error":"request body exceeds 32 MiB limit"}`, string(got))
 		})
 	}
-	status, _, _ := r.send("/api/show", prompt(33*mib, false), false)
+	status, _, _ := r.send("/api/show", prompt(2*mib, false), false)
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
 }
 
 func TestARequestThatChangesAnEngineMayBeOfAnySize(t *testing.T) {
 	r := newRigWith(t, limits{streamed: mib, held: mib})
 	r.ownEngine(fakeEngine(t, digest))
-	body := bytes.Repeat([]byte("blob"), 10*mib)
+	body := bytes.Repeat([]byte("blob"), 2*mib)
 	for _, chunked := range []bool{false, true} {
 		status, got, _ := r.send("/api/blobs/sha256:00", body, chunked)
 		require.Equal(t, http.StatusOK, status)
@@ -189,13 +192,14 @@ func TestHeldBodiesAreBoundedAndLetGoAtCommit(t *testing.T) { // DEC-145
 }
 
 func TestMemoryOfBodiesIsGivenBack(t *testing.T) {
-	b := &bodies{most: 70 << 20}
+	const maxReplay = 2 * mib
+	b := &bodies{most: 5 * mib, replay: maxReplay}
 	for _, tt := range []struct {
 		size, declared int64
 		err            error
 	}{
-		{0, 0, nil}, {1, 1, nil}, {100, -1, nil}, {pooledBody, pooledBody, nil}, {pooledBody + 1, -1, nil}, {10 * mib, 10 * mib, nil},
-		{10 * mib, -1, nil}, {maxReplay, maxReplay, nil}, {maxReplay, -1, nil}, {maxReplay + 1, maxReplay + 1, errLarge},
+		{0, 0, nil}, {1, 1, nil}, {100, -1, nil}, {pooledBody, pooledBody, nil}, {pooledBody + 1, -1, nil}, {mib, mib, nil},
+		{mib, -1, nil}, {maxReplay, maxReplay, nil}, {maxReplay, -1, nil}, {maxReplay + 1, maxReplay + 1, errLarge},
 		{maxReplay + 1, -1, errLarge},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", io.LimitReader(endless{}, tt.size))

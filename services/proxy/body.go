@@ -10,13 +10,8 @@ import (
 	"sync/atomic"
 )
 
-const (
-	// maxReplay is the largest body that is held so that it can be sent to
-	// another node (PX-44). A larger one goes to one node as it comes.
-	maxReplay = 32 << 20
-	// pooledBody is the largest buffer kept for reuse.
-	pooledBody = 64 << 10
-)
+// pooledBody is the largest buffer kept for reuse.
+const pooledBody = 64 << 10
 
 var (
 	errMemory = errors.New("too many large requests at once")
@@ -25,9 +20,10 @@ var (
 
 // bodies hands out the memory of request bodies within a common bound.
 type bodies struct {
-	most int64 // bound of held
-	held atomic.Int64
-	pool sync.Pool // of *[]byte with up to pooledBody bytes
+	replay int64 // the largest body that is held; of a larger one so much and one byte
+	most   int64 // bound of held
+	held   atomic.Int64
+	pool   sync.Pool // of *[]byte with up to pooledBody bytes
 }
 
 // body is a request's body, held whole.
@@ -38,7 +34,7 @@ type body struct {
 }
 
 // read takes a request's body into memory. errLarge comes with what was read of
-// a body that is longer than maxReplay; errMemory with nothing.
+// a body that is longer than replay; errMemory with nothing.
 func (b *bodies) read(r *http.Request) (*body, error) {
 	held := &body{owner: b}
 	if r.Body == nil || r.Body == http.NoBody {
@@ -48,7 +44,7 @@ func (b *bodies) read(r *http.Request) (*body, error) {
 	if size < 0 {
 		size = pooledBody
 	}
-	size = min(size, maxReplay)
+	size = min(size, b.replay)
 	if err := held.grow(size + 1); err != nil { // one more than the body, to see its end
 		return nil, err
 	}
@@ -61,10 +57,10 @@ func (b *bodies) read(r *http.Request) (*body, error) {
 		case err != nil:
 			held.free()
 			return nil, err
-		case len(held.bytes) > maxReplay:
+		case int64(len(held.bytes)) > b.replay:
 			return held, errLarge
 		case len(held.bytes) == cap(held.bytes):
-			if err := held.grow(min(2*int64(cap(held.bytes)), maxReplay+1)); err != nil {
+			if err := held.grow(min(2*int64(cap(held.bytes)), b.replay+1)); err != nil {
 				held.free()
 				return nil, err
 			}

@@ -362,42 +362,39 @@ func TestAWebSocketIsATunnelToTheOwnEngine(t *testing.T) {
 
 // A tunnel does not outlive the worker, though its client and its engine would.
 func TestATunnelEndsWithTheWorker(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer func() { _ = silent.Close() }()
-	var c *client
-	t.Run("worker", func(t *testing.T) {
-		r := newRigWith(t, limits{})
-		r.own(silent.Addr().(*net.TCPAddr).Port)
-		first := make(chan net.Conn, 1)
-		go func() {
-			for {
-				conn, err := silent.Accept()
-				if err != nil {
-					return
-				}
-				req, err := http.ReadRequest(bufio.NewReader(conn))
-				if err != nil || req.Header.Get("Upgrade") == "" {
-					_ = conn.Close()
-					continue
-				}
-				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-				first <- conn
+	defer func() { _ = ln.Close() }()
+	engine := make(chan net.Conn, 1)
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
 				return
 			}
-		}()
-		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", r.port))
-		require.NoError(t, err)
-		c = &client{Conn: conn, t: t, in: bufio.NewReader(conn)}
-		c.say("GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-		_, err = http.ReadResponse(c.in, nil)
-		require.NoError(t, err)
-		engine := <-first
-		t.Cleanup(func() { _ = engine.Close() })
-	})
-	_, err = io.ReadAll(c.in)
+			req, err := http.ReadRequest(bufio.NewReader(conn))
+			if err != nil || req.Header.Get("Upgrade") == "" { // the question for the models
+				_ = conn.Close()
+				continue
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+			engine <- conn
+			return
+		}
+	}()
+	r := newRig(t)
+	r.own(ln.Addr().(*net.TCPAddr).Port)
+	c := r.dial()
+	c.say("GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	_, err = http.ReadResponse(c.in, nil)
 	require.NoError(t, err)
-	_ = c.Close()
+	conn := <-engine
+	defer func() { _ = conn.Close() }()
+	r.stop()
+	_, err = io.ReadAll(c.in)
+	require.NoError(t, err, "the client sees the end")
+	_, err = io.ReadAll(conn)
+	require.NoError(t, err, "so does the engine")
 }
 
 func TestOnlyTheOwnEngineIsUpgraded(t *testing.T) { // DEC-143

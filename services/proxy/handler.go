@@ -37,8 +37,6 @@ type exchange struct {
 // before anything of the body is read (PX-36, PX-37, DEC-13, DEC-44).
 func (f *facadeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{f: f, w: w, r: r, arrived: time.Now()}
-	// The deadline of an earlier answer on this connection may be over by now.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // not supported means there was none
 	switch {
 	case !loopbackSource(r.RemoteAddr):
 		x.turnAway(http.StatusForbidden,

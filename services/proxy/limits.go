@@ -16,6 +16,7 @@ type limits struct {
 	writeTimeout  time.Duration // 30 s: what a client may take for what was sent to it (PX-77)
 	drainTimeout  time.Duration // 3 s for running requests when the worker stops
 	held          int64         // 512 MiB of request bodies at once (DEC-145)
+	replay        int64         // 32 MiB: the largest body that can go to another node (PX-44)
 	streamed      int64         // 4 GiB: the largest inference body that is passed on (DEC-10)
 }
 
@@ -26,6 +27,7 @@ func (l limits) orDefaults() limits {
 		writeTimeout:  cmp.Or(l.writeTimeout, 30*time.Second),
 		drainTimeout:  cmp.Or(l.drainTimeout, 3*time.Second),
 		held:          cmp.Or(l.held, 512<<20),
+		replay:        cmp.Or(l.replay, 32<<20),
 		streamed:      cmp.Or(l.streamed, 4<<30),
 	}
 }

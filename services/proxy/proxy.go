@@ -90,7 +90,7 @@ func Run(ctx context.Context, cfg Config) error {
 		p.serving.Wait()
 	}
 	p.cfg, p.link = cfg, worker.NewLink(cfg.Config)
-	p.bodies.most = p.cfg.limits.held
+	p.bodies.most, p.bodies.replay = p.cfg.limits.held, p.cfg.limits.replay
 	p.ranking.Store(&route.Ranking{})
 	p.reporter = newReporter(p.link, cfg.Log)
 	p.activity.init(p.link)
