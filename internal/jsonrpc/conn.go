@@ -104,7 +104,7 @@ func (c *Conn) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, c.end)
 	err := c.readLoop()
 	stopped := ctx.Err() != nil // whatever Ended does to ctx comes after the end
-	c.calls.close() // before Ended, which may wait for someone who waits for a call
+	c.calls.close()             // before Ended, which may wait for someone who waits for a call
 	if c.cfg.Ended != nil {
 		c.cfg.Ended()
 	}

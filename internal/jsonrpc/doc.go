@@ -21,7 +21,9 @@
 //
 // Snapshots. A [Stream] stands for a notification of which only the newest
 // matters. However often it is marked, at most one is pending; its content is
-// taken when it is written, after every frame queued before the mark.
+// taken when it is written, after every frame queued before the mark. Frames that
+// are queued while it is taken may stand ahead of it, so events that build on a
+// snapshot's content do not mix with it in one order.
 //
 // Calls. A call ends exactly once: by its response, its deadline, its context or
 // the end of the link, whichever is first; it leaves nothing behind, and a

@@ -24,7 +24,6 @@ import (
 
 	"nvpair/internal/appdir"
 	"nvpair/internal/worker"
-	"nvpair/shared/discovery"
 )
 
 // sweepEvery is how often the addresses are looked at (DI-28).
@@ -100,9 +99,7 @@ func newService(cfg Config) (*service, error) {
 	}
 	s.self = newSelfEntry(id, name(cfg.Hostname), s.emit)
 	s.refreshAddresses()
-	// Marked before Serve, a stream is written behind what Serve queues before
-	// it starts to write: ready and hello come first (DI-112).
-	s.link.NewStream(discovery.NotifyNodeDiscovered, s.self.announce).Mark()
+	s.self.announce() // queued right behind ready and hello (DI-112)
 	return s, nil
 }
 

@@ -3,14 +3,12 @@
 package scanner
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"nvpair/internal/jsonrpc"
 	"nvpair/shared/discovery"
 )
 
@@ -36,7 +34,7 @@ type selfEntry struct {
 	ips       []string // best first, never empty
 	services  map[string]discovery.Service
 	lastSeen  int64 // Unix seconds of the last change
-	announced bool  // the discovered event has been written
+	announced bool  // the discovered event has been queued
 }
 
 func newSelfEntry(hostUUID, name string, emit func(string, any)) *selfEntry {
@@ -58,14 +56,12 @@ type removedNode struct {
 	} `json:"node"`
 }
 
-// announce returns the payload of the first event. Changes before it need no
-// event of their own.
-func (e *selfEntry) announce() (json.RawMessage, bool) {
+// announce emits the first event. Changes before it need no event of their own.
+func (e *selfEntry) announce() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.announced = true
-	params, err := jsonrpc.Marshal(discovery.NodeEvent{Node: e.nodeLocked()})
-	return params, err == nil
+	e.emit(discovery.NotifyNodeDiscovered, discovery.NodeEvent{Node: e.nodeLocked()})
 }
 
 // node returns the entry as it is now.
