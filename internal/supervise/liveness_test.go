@@ -134,7 +134,7 @@ func TestAnsweringProcessLivesOn(t *testing.T) {
 		require.Empty(t, got.cause)
 		require.True(t, got.healthy)
 		require.Zero(t, got.reports, "it was never restarted")
-		require.Len(t, got.pings, 3600/8, "an answer is traffic, so every other period needs no ping")
+		require.Len(t, got.pings, 3600/7, "an answer is traffic, so every other period needs no ping")
 	})
 }
 

@@ -155,6 +155,7 @@ func TestProcessThatClosesItsLinkIsReplaced(t *testing.T) {
 		t.Run(stream, func(t *testing.T) {
 			p := policy()
 			p.Drain = 10 * time.Millisecond
+			p.StopGrace, p.TermGrace = p.Drain, p.Drain // it is asked to end before it is made to
 			w := start(t, p, "hangup "+stream, "ponger")
 			process := w.next()
 			w.await("out up")
