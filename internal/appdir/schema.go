@@ -43,10 +43,17 @@ func schemaPath(dir string) string { return filepath.Join(dir, "schema.json") }
 // changes nothing, not even the mode of the file.
 func CheckSchema(dir string) error {
 	path := schemaPath(dir)
-	f, err := os.Open(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", path) // opening a pipe would wait for its writer
+	}
+	if err != nil {
+		return fmt.Errorf("check the data directory: %w", err)
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("check the data directory: %w", err)
 	}

@@ -56,3 +56,10 @@ func TestDamagedSchemaIsAnErrorAndKept(t *testing.T) {
 		require.Equal(t, text, content(t, path))
 	}
 }
+
+// Opening a pipe would wait for a writer for ever.
+func TestASchemaThatIsNoFileIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "schema.json"), 0o700))
+	require.ErrorContains(t, CheckSchema(dir), "is no regular file")
+}

@@ -118,6 +118,19 @@ func (f *facades) enable(ctx context.Context, l *workerLink, s *facadeState) {
 	s.mu.Unlock()
 }
 
+// forgetBackend makes the next look tell the proxy again where the engine is: a
+// client has told it something else meanwhile.
+func (f *facades) forgetBackend(e engine.Engine) {
+	if s := f.byID[e.ID]; s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.backend = backendUnknown
+	}
+}
+
+// backendUnknown is no port: it differs from all that can be told.
+const backendUnknown = -1
+
 // wanted is the port that a facade is to have: the one that was chosen for it,
 // else the one that the engine's clients know, if the user lets it be claimed,
 // else 0 for any (BR-83). Settings that cannot be read let it be claimed, as

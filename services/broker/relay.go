@@ -8,6 +8,7 @@ import (
 
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/engine"
+	"nvpair/shared/facade"
 	"nvpair/shared/nodesettings"
 )
 
@@ -73,8 +74,12 @@ func (c *client) facade(req *jsonrpc.Request, e engine.Engine, m string) {
 			return
 		}
 		c.b.relayThen(req, workerProxy, e.ID+":"+m, func(r jsonrpc.Response) {
-			if m == "set-port" && r.Err == nil && r.Error == nil {
+			switch {
+			case r.Err != nil || r.Error != nil:
+			case m == facade.MethodSetPort:
 				c.b.facades.chosen(e)
+			case m == facade.MethodSetLocalBackend:
+				c.b.facades.forgetBackend(e)
 			}
 		})
 	}

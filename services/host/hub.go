@@ -30,6 +30,8 @@ const (
 	maxCalls = jsonrpc.DefaultMaxCalls
 	// brokerFrame takes the largest answer a worker can give, with its envelope.
 	brokerFrame = 8<<20 + 64<<10
+	// refusedEvery limits the log's lines on refused clients (DEC-5).
+	refusedEvery = time.Second
 	// localDeadline is for the hub's own calls to the broker.
 	localDeadline = 5 * time.Second
 )
@@ -53,6 +55,7 @@ type hub struct {
 	ready     json.RawMessage            // params of app:ready; nil while there is no broker
 	snapshots map[string]json.RawMessage // newest params by notification
 	connected map[*hubClient]struct{}
+	refused   time.Time // when the log was last told of a client over the limit
 }
 
 func newHub(cfg serveConfig, ln net.Listener, stop context.CancelCauseFunc) *hub {
@@ -102,6 +105,10 @@ func (h *hub) accept(ctx context.Context, conn net.Conn) {
 	c := newHubClient(h, conn)
 	h.mu.Lock()
 	full := len(h.connected) >= maxClients
+	tell := full && time.Since(h.refused) >= refusedEvery
+	if tell {
+		h.refused = time.Now()
+	}
 	if !full {
 		h.connected[c] = struct{}{}
 		if h.ready != nil {
@@ -109,8 +116,10 @@ func (h *hub) accept(ctx context.Context, conn net.Conn) {
 		}
 	}
 	h.mu.Unlock()
+	if tell {
+		h.cfg.Log.Warn("control socket: too many clients, refused", "limit", maxClients)
+	}
 	if full {
-		h.cfg.Log.Warn("control socket: too many clients, one refused", "limit", maxClients)
 		_ = conn.Close()
 		return
 	}

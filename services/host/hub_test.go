@@ -341,7 +341,7 @@ func TestTooManyClientsAreRefused(t *testing.T) {
 			clients = append(clients, s.enter())
 		}
 		s.connect().closed()
-		require.Contains(t, s.log.String(), "WARN control socket: too many clients, one refused limit=64")
+		require.Contains(t, s.log.String(), "WARN control socket: too many clients, refused limit=64")
 		require.Contains(t, clients[0].hubStatus(b, brokerCalls+1), `"clients":64,`)
 		require.NoError(t, clients[1].conn.Close())
 		synctest.Wait()

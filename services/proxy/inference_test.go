@@ -181,3 +181,9 @@ func TestARequestThatChangesAnEngineNeverReachesAnotherNode(t *testing.T) {
 	status, _, _ := r.post("/api/pull", `{"model":"m"}`)
 	require.Equal(t, http.StatusBadGateway, status)
 }
+
+func TestAFacadeIsNoBackend(t *testing.T) {
+	r := newRig(t)
+	_, err := r.conn.Call(t.Context(), "ollama:node/set-local-backend", map[string]any{"port": r.port, "healthy": true})
+	require.ErrorContains(t, err, "is a facade's own")
+}

@@ -291,6 +291,10 @@ func (f *facadeServer) setLocalBackend(req *jsonrpc.Request) {
 	case !isLoopback(b.Host):
 		req.Fail(jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "local backend host %q is not loopback", b.Host))
 		return
+	case f.p.isFacadePort(b.Port):
+		// A request must never come back to where it is, in whatever circle.
+		req.Fail(jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "port %d is a facade's own", b.Port))
+		return
 	}
 	backend := ""
 	if b.Healthy && b.Port > 0 {

@@ -131,6 +131,16 @@ func (p *proxy) allFacades() []*facadeServer {
 	return list
 }
 
+// isFacadePort reports whether one of our own facades listens there.
+func (p *proxy) isFacadePort(port int) bool {
+	for _, f := range p.allFacades() {
+		if f.port() == port {
+			return true
+		}
+	}
+	return false
+}
+
 func (p *proxy) closeFacades() {
 	var wg sync.WaitGroup
 	for _, f := range p.allFacades() {

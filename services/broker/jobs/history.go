@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -76,12 +77,36 @@ func readHistory(path string) ([]json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
+		return nil, nil
+	}
+	// Element by element: a file of tiny elements must not cost many times its
+	// size before it is found to be no history of ours.
 	var list []json.RawMessage
-	if err := json.Unmarshal(data, &list); err != nil {
+	elements := json.NewDecoder(bytes.NewReader(data))
+	if start, err := elements.Token(); err != nil || start != json.Delim('[') {
+		return nil, errors.New("decode: no list")
+	}
+	for elements.More() {
+		var element json.RawMessage
+		if err := elements.Decode(&element); err != nil {
+			return nil, fmt.Errorf("decode: %w", err)
+		}
+		if list = append(list, element); len(list) > maxFileElements {
+			return nil, fmt.Errorf("decode: more than %d elements", maxFileElements)
+		}
+	}
+	if _, err := elements.Token(); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
+	}
+	if _, err := elements.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("decode: something stands behind the list")
 	}
 	return list, nil
 }
+
+// maxFileElements is four times what is ever written (BR-61).
+const maxFileElements = 40_000
 
 // Run writes the history until ctx ends, then once more if that is due: 5 s after
 // a change, and, when something has changed since the last time, as a fresh

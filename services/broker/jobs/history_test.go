@@ -196,6 +196,7 @@ func TestNewestReadableFileIsLoaded(t *testing.T) {
 		{"torn", []string{good("0")[:20], good("1"), "", ""}, "1", 1},
 		{"no array", []string{`{"a":1}`, good("1"), "", ""}, "1", 1},
 		{"null is an empty array", []string{`null`, good("1"), "", ""}, "", 0},
+		{"too many elements", []string{"[" + strings.Repeat("{},", maxFileElements) + "{}]", good("1"), "", ""}, "1", 1},
 		{"trailing data", []string{good("0") + "x", "", good("2"), ""}, "2", 1},
 		{"empty file", []string{" ", "rubbish", "\x00", good("3")}, "3", 3},
 		{"all corrupt", []string{"{", "{", "{", "{"}, "", 4},
