@@ -104,7 +104,7 @@ func dataFaults() []dataFault {
 		{"schema of another type", "schema.json", "damaged", file(`{"schema":"1"}`, 0o600)},
 		{"schema zero", "schema.json", "damaged", file(`{"schema":0}`, 0o600)},
 		{"schema unreadable", "schema.json", "permission denied", foreign(`{"schema":1}`, 0o600)},
-		{"schema a directory", "schema.json", "is a directory", directory(0o700, harness.Nobody)},
+		{"schema a directory", "schema.json", "is no regular file", directory(0o700, harness.Nobody)},
 
 		{"identity truncated", "node-id.json", "damaged", file(goodNodeID[:30], 0o600)},
 		{"identity empty", "node-id.json", "damaged", file("", 0o600)},
