@@ -38,16 +38,16 @@ func TestExcessRequestsWaitWithoutAByte(t *testing.T) {
 }
 
 func TestAWaitingClientThatLeavesGivesUpItsPlace(t *testing.T) {
-	e := StartTest(t, Config{Slots: 1})
-	inject(t, e, Fault{Kind: KindHang, Times: 1, At: AtBeforeHeaders})
-	first := dial(t, e).post("/api/chat", chatWhole)
-	await(t, e, "first request", func(r Report) bool { return r.Open == 1 && r.Requests[0].BodyDone })
+	e := StartTest(t, Config{Slots: 1, Pace: Pace{Delay: time.Hour}})
+	first := dial(t, e).post("/api/chat", `{"model":"demo",`+hi+`}`)
+	_, err := first.response() // it has begun, so it holds the slot
+	require.NoError(t, err)
 	second := dial(t, e).post("/api/chat", chatWhole)
 	await(t, e, "second request", func(r Report) bool { return r.Open == 2 && r.Requests[1].BodyDone })
 	require.NoError(t, second.nc.Close())
 	await(t, e, "its end", func(r Report) bool { return r.Open == 1 })
-	e.Faults.Clear()
-	_, _ = first.whole()
+	e.SetPace(Pace{})
+	require.NoError(t, first.nc.Close())
 	status, _ := dial(t, e).post("/api/chat", chatWhole).whole()
 	require.Equal(t, 200, status)
 }
