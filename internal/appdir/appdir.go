@@ -114,6 +114,13 @@ func Environ() []string {
 	return env
 }
 
+// ResponseHeaderTimeout returns NVPAIR_PROXY_RESPONSE_HEADER_TIMEOUT as it is,
+// empty if unset.
+func ResponseHeaderTimeout() string { return os.Getenv("NVPAIR_PROXY_RESPONSE_HEADER_TIMEOUT") }
+
+// OllamaHost returns OLLAMA_HOST as it is, empty if unset.
+func OllamaHost() string { return os.Getenv("OLLAMA_HOST") }
+
 // AllowedHosts returns the names of NVPAIR_ALLOWED_HOSTS, comma-separated and
 // without ports, in lower case: Host headers that plaintext listeners accept
 // besides the loopback ones (DEC-44).

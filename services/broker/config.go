@@ -39,6 +39,8 @@ type Config struct {
 	Paths   map[string]string
 	Engines []engine.Engine // that get a facade
 
+	OllamaHost string // OLLAMA_HOST as it is: where this machine's clients look for Ollama
+
 	// Policy and StaleAfter are for tests that shorten time (DEC-117). The
 	// zero values stand for the real ones.
 	Policy     supervise.Policy

@@ -16,6 +16,7 @@ import (
 
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/discovery"
+	"nvpair/shared/engine"
 	"nvpair/shared/facade"
 )
 
@@ -44,7 +45,8 @@ func (f *facades) keep(ctx context.Context, l *workerLink, s *facadeState) {
 	defer ticks.Stop()
 	for {
 		f.reclaim(ctx, l, s)
-		f.tell(l, s, f.healthyPort(ctx, probe, s))
+		f.tell(l, s, f.healthyPorts(ctx, probe, s))
+		f.b.priorities.push(l) // what a proxy did not take is told again
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
@@ -56,23 +58,26 @@ func (f *facades) keep(ctx context.Context, l *workerLink, s *facadeState) {
 	}
 }
 
-// healthyPort returns the port of the own engine, 0 for none; of several the
-// first in order. All are asked at once, so that a silent one delays nothing.
-func (f *facades) healthyPort(ctx context.Context, probe *http.Client, s *facadeState) int {
+// healthyPorts returns the ports of the own engines, the main one first (DEC-132).
+// All are asked at once, so that a silent one delays nothing.
+func (f *facades) healthyPorts(ctx context.Context, probe *http.Client, s *facadeState) []int {
 	// An engine on its stock port, which then kept the facade from it, is one too.
 	ports := append([]int{s.engine.BasePort, s.engine.FacadePort}, f.b.manifests.ports(s.engine.ID)...)
 	up := make([]bool, len(ports))
 	var wg sync.WaitGroup
 	for i, port := range ports {
-		if port != s.boundPort() {
+		if port != s.boundPort() && slices.Index(ports, port) == i {
 			wg.Go(func() { up[i] = healthy(ctx, probe, port) })
 		}
 	}
 	wg.Wait()
-	if i := slices.Index(up, true); i >= 0 {
-		return ports[i]
+	var healthy []int
+	for i, port := range ports {
+		if up[i] {
+			healthy = append(healthy, port)
+		}
 	}
-	return 0
+	return healthy
 }
 
 // healthy asks whether that engine is there (BR-69): an answer of another kind of
@@ -94,12 +99,11 @@ func healthy(ctx context.Context, probe *http.Client, port int) bool {
 }
 
 // tell passes a change on to the proxy and the record.
-func (f *facades) tell(l *workerLink, s *facadeState, port int) {
+func (f *facades) tell(l *workerLink, s *facadeState, ports []int) {
 	s.mu.Lock()
-	bound, changed := s.port, s.backend != port
+	bound, changed := s.port, !s.told || !slices.Equal(s.backends, ports)
 	s.mu.Unlock()
-	up := port != 0 && bound != 0
-	if up {
+	if len(ports) > 0 && bound != 0 {
 		f.b.registrations.set(discovery.Registration{Service: s.engine.ServiceKey, Port: bound})
 	} else {
 		f.b.registrations.remove(s.engine.ServiceKey)
@@ -107,18 +111,31 @@ func (f *facades) tell(l *workerLink, s *facadeState, port int) {
 	if !changed {
 		return
 	}
-	params := encode(facade.Backend{Engine: s.engine.ID, Host: "127.0.0.1", Port: port, Healthy: port != 0})
+	params := encode(backend(s.engine, ports))
 	l.conn.Start(s.engine.ID+":"+facade.MethodSetLocalBackend, params, relayDeadline, func(r jsonrpc.Response) {
 		if _, err := r.Decode(); errors.Is(err, jsonrpc.ErrClosed) {
 			return
 		} else if err != nil {
-			f.b.cfg.Log.Warn("proxy did not take the engine's port", "engine", s.engine.ID, "port", port, "err", err)
+			f.b.cfg.Log.Warn("proxy did not take the engines' ports", "engine", s.engine.ID, "port", ports, "err", err)
 			return // told again at the next look
 		}
 		s.mu.Lock()
-		s.backend = port
+		s.backends, s.told = ports, true
 		s.mu.Unlock()
 	})
+}
+
+// backend is what the proxy is told of the own engines.
+func backend(e engine.Engine, ports []int) facade.Backend {
+	b := facade.Backend{Engine: e.ID, Host: "127.0.0.1", Healthy: len(ports) > 0}
+	for i, port := range ports {
+		if i == 0 {
+			b.Port = port
+		} else {
+			b.More = append(b.More, facade.LocalTarget{Host: b.Host, Port: port})
+		}
+	}
+	return b
 }
 
 // reclaim moves a facade that was kept from its usual port there once it is free

@@ -38,6 +38,8 @@ type facades struct {
 	b    *Broker
 	byID map[string]*facadeState // enabled engines; fixed
 	list []*facadeState          // the same in table order
+
+	alias hostAlias
 }
 
 // facadeState is one engine's facade over all incarnations of the proxy.
@@ -50,12 +52,13 @@ type facadeState struct {
 	port     int             // bound, 0 until it said so
 	fallback bool            // port is our choice because the usual one was taken
 	ready    json.RawMessage // its last ready payload; nil while it is down
-	backend  int             // port of the own engine as last told to the proxy, 0 for none
+	backends []int           // ports of the own engines as last told to the proxy
+	told     bool            // backends is what the proxy has
 	nodes    *jsonrpc.Stream // directory pushes; nil until it subscribed
 }
 
 func newFacades(b *Broker) *facades {
-	f := &facades{b: b, byID: make(map[string]*facadeState)}
+	f := &facades{b: b, byID: make(map[string]*facadeState), alias: parseOllamaHost(b.cfg.OllamaHost)}
 	for _, e := range b.cfg.Engines {
 		s := &facadeState{engine: e}
 		f.byID[e.ID] = s
@@ -80,7 +83,7 @@ func proxySpawned(ctx context.Context, b *Broker, l *workerLink) {
 func (b *Broker) proxyEnded() {
 	for _, s := range b.facades.list {
 		s.mu.Lock()
-		s.up, s.port, s.fallback, s.ready, s.backend, s.nodes = false, 0, false, nil, 0, nil
+		s.up, s.port, s.fallback, s.ready, s.backends, s.told, s.nodes = false, 0, false, nil, nil, false, nil
 		s.services.Store(nil)
 		s.mu.Unlock()
 		b.registrations.remove(s.engine.ServiceKey)
@@ -113,6 +116,7 @@ func (f *facades) enable(ctx context.Context, l *workerLink, s *facadeState) {
 	default:
 		f.b.funnel.lower(blockedID(s.engine))
 	}
+	f.lowerUnheldAlias(ctx, s.engine)
 	s.mu.Lock()
 	s.up, s.fallback = true, want != 0 && bound != want
 	s.mu.Unlock()
@@ -124,12 +128,9 @@ func (f *facades) forgetBackend(e engine.Engine) {
 	if s := f.byID[e.ID]; s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.backend = backendUnknown
+		s.told = false
 	}
 }
-
-// backendUnknown is no port: it differs from all that can be told.
-const backendUnknown = -1
 
 // wanted is the port that a facade is to have: the one that was chosen for it,
 // else the one that the engine's clients know, if the user lets it be claimed,
@@ -139,18 +140,26 @@ func (f *facades) wanted(ctx context.Context, e engine.Engine) int {
 	if saved := f.savedPort(e); saved != 0 {
 		return saved
 	}
-	if l := f.b.byName[workerSettings].current(); l != nil {
-		ctx, cancel := context.WithTimeout(ctx, enableDeadline)
-		defer cancel()
-		var managed struct {
-			Value *bool `json:"value"`
-		}
-		raw, err := l.conn.Call(ctx, nodesettings.GetForcePorts, nil)
-		if err == nil && json.Unmarshal(raw, &managed) == nil && managed.Value != nil && !*managed.Value {
-			return 0
-		}
+	if !f.managed(ctx) {
+		return 0
 	}
 	return e.FacadePort
+}
+
+// managed reports whether the user lets the ports of the engines' clients be
+// claimed.
+func (f *facades) managed(ctx context.Context) bool {
+	l := f.b.byName[workerSettings].current()
+	if l == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, enableDeadline)
+	defer cancel()
+	var managed struct {
+		Value *bool `json:"value"`
+	}
+	raw, err := l.conn.Call(ctx, nodesettings.GetForcePorts, nil)
+	return err != nil || json.Unmarshal(raw, &managed) != nil || managed.Value == nil || *managed.Value
 }
 
 // savedPort is the port that the user chose for a facade, 0 for none (PX-19).
@@ -190,7 +199,7 @@ func (f *facades) blocked(e engine.Engine, message string) {
 // table may want.
 func (f *facades) fallback(e engine.Engine, not int) int {
 	for port := e.BasePort + 1; port < e.BasePort+fallbackPorts; port++ {
-		if port != not && !reserved(port) && portFree(port) {
+		if port != not && port != f.alias.port && !reserved(port) && portFree(port) {
 			return port
 		}
 	}
@@ -227,6 +236,7 @@ func (f *facades) enableOn(ctx context.Context, l *workerLink, s *facadeState, p
 	defer cancel()
 	raw, err := l.conn.Call(ctx, facade.MethodEnable, facade.Enable{
 		Engine: s.engine.ID, Port: port, IgnorePersistedPort: true, HostUUID: f.b.cfg.NodeID,
+		AliasAddresses: f.aliasFor(ctx, s.engine, port),
 	})
 	var answer *jsonrpc.Error
 	switch {

@@ -58,7 +58,7 @@ func Main(args []string, version string, std worker.Streams) int {
 	// In this order: a fatal line gets out before the exit (BR-79), and a reader
 	// of stderr that is gone must not end the process by SIGPIPE meanwhile.
 	defer func() { _ = sink.Close(); stop() }()
-	cfg := Config{Stderr: sink, Log: log, Level: level, Version: version, DataDir: dataDir}
+	cfg := Config{Stderr: sink, Log: log, Level: level, Version: version, DataDir: dataDir, OllamaHost: appdir.OllamaHost()}
 	if err := run(ctx, opts, cfg, std); err != nil {
 		log.Error("broker ended", "err", err)
 		return 1

@@ -57,6 +57,7 @@ func TestEveryMethodHasItsAnswerWithoutWorkers(t *testing.T) {
 		{"settings/no-such-thing", "", failed("node-settings not available")},
 		{"engine:get-installed", "", failed("engine-manager not available")},
 		{"engine:set-port", `{"engine":"ollama","port":1}`, failed("engine-manager not available")},
+		{"engine:set-port", `{"engine":"ollama","port":70000}`, invalid("port must be 1..65535")},
 		{"engine:get-settings", "", failed("engine-manager not available")},
 		{"engine:preview-settings", "", failed("engine-manager not available")},
 		{"engine:apply-settings", "", failed("engine-manager not available")},

@@ -35,6 +35,9 @@ func relayTo(method string) string {
 // relay passes a request on and its answer back, both untouched. Requests to one
 // worker go out in the client's order; answers come back as they come (DEC-4).
 func (b *Broker) relay(req *jsonrpc.Request, name, method string) {
+	if method == "engine:set-port" && b.refusePort(req) {
+		return
+	}
 	b.relayThen(req, name, method, func(jsonrpc.Response) {})
 }
 
@@ -65,8 +68,7 @@ func (c *client) facade(req *jsonrpc.Request, e engine.Engine, m string) {
 			c.facadeBaseline(e)
 		}
 	default:
-		if m == "set-port" && !portGiven(req.Params) {
-			req.Fail(jsonrpc.InvalidParams("port must be 1..65535"))
+		if m == facade.MethodSetPort && c.b.refusePort(req) {
 			return
 		}
 		if !c.b.facades.isUp(e) {
@@ -92,9 +94,17 @@ func (c *client) facadeBaseline(e engine.Engine) {
 	}
 }
 
-func portGiven(params json.RawMessage) bool {
-	var p struct {
-		Port int `json:"port"`
+// refusePort answers a choice of a port that cannot be one, or that is held for
+// the clients that OLLAMA_HOST sends there (BR-26, BR-100).
+func (b *Broker) refusePort(req *jsonrpc.Request) bool {
+	var p facade.Port
+	switch err := json.Unmarshal(req.Params, &p); {
+	case err != nil || p.Port < 1 || p.Port > 65535:
+		req.Fail(jsonrpc.InvalidParams("port must be 1..65535"))
+	case p.Port == b.facades.alias.port:
+		req.Fail(jsonrpc.Errorf(jsonrpc.CodeFailed, "port %d is the inherited OLLAMA_HOST proxy alias", p.Port))
+	default:
+		return false
 	}
-	return json.Unmarshal(params, &p) == nil && p.Port >= 1 && p.Port <= 65535
+	return true
 }

@@ -171,14 +171,15 @@ func (p *priorities) push(l *workerLink) {
 	if skip {
 		return
 	}
-	params := encode(feed.SetPriority{Generation: generation, Ranking: newest})
+	params := encode(schedule.SetPriority{Generation: generation, Ranking: newest})
 	l.conn.Start(facade.MethodSetPriority, params, priorityDeadline, func(r jsonrpc.Response) { p.done(l, r) })
 }
 
-// done ends a call. One that failed is not repeated: a proxy that does not answer
-// is replaced, and its successor is told.
+// done ends a call. One that failed is repeated at the next push: soon, but not at
+// once.
 func (p *priorities) done(l *workerLink, r jsonrpc.Response) {
-	if _, err := r.Decode(); err != nil {
+	_, err := r.Decode()
+	if err != nil {
 		p.b.cfg.Log.Warn("ranking not passed on", "worker", l.worker.name, "err", err)
 	}
 	p.mu.Lock()
@@ -186,9 +187,12 @@ func (p *priorities) done(l *workerLink, r jsonrpc.Response) {
 	if current {
 		p.busy = false
 	}
+	if current && err != nil {
+		p.told = 0
+	}
 	p.mu.Unlock()
-	if current {
-		p.push(l)
+	if current && err == nil {
+		p.push(l) // what came meanwhile
 	}
 }
 

@@ -31,25 +31,98 @@ func (b *copyBuffers) take() *[]byte {
 	return &fresh
 }
 
-// attempt is one dispatch to one node.
+// attempt is one dispatch to one node. Its context is derived from the request's:
+// one that ends while the request's goes on is the node's failure, not the
+// client's leaving (PX-68).
 type attempt struct {
-	x    *exchange
-	node *route.Node
-	addr string
-	resp *upstream.Response
-	err  error
+	x      *exchange
+	ctx    context.Context
+	node   *route.Node
+	addr   string
+	flight *flight
+	budget budget
+	resp   *upstream.Response
+	err    error
 }
 
-// dispatch sends the request to a node and waits for the head of its answer.
-func (x *exchange) dispatch(ctx context.Context, node *route.Node, req *upstream.Request) *attempt {
-	a := &attempt{x: x, node: node, addr: node.Addrs[0]}
+// dispatch sends the request to a node and waits for the head of its answer. The
+// caller closes the attempt.
+func (x *exchange) dispatch(node *route.Node, req *upstream.Request) *attempt {
+	p := x.f.p
+	a := &attempt{x: x, node: node, addr: p.targets.address(node)}
 	x.nodeID, x.target = node.ID, a.addr
 	req.Addr, req.Host = a.addr, a.addr
-	a.resp, a.err = x.f.p.pool.Do(ctx, req)
-	if a.err != nil && ctx.Err() == nil { // a client that leaves says nothing about the node
-		x.f.p.pool.Drop(a.addr)
+	a.ctx, a.flight = x.f.vigil.begin(x.r.Context(), node)
+	a.ctx = a.budget.start(a.ctx, p.cfg.HeaderTimeout)
+	a.resp, a.err = p.targets.pool(node).Do(a.ctx, req)
+	switch {
+	case a.err == nil:
+		a.flight.answered(false)
+	case x.r.Context().Err() == nil: // a client that leaves says nothing about the node
+		p.targets.failed(node, a.addr)
+		a.err = a.cause(a.err)
 	}
 	return a
+}
+
+// cause returns why the attempt was ended from this side, or err.
+func (a *attempt) cause(err error) error {
+	if a.ctx.Err() != nil && a.x.r.Context().Err() == nil {
+		return context.Cause(a.ctx)
+	}
+	return err
+}
+
+// close gives back what the attempt holds. It may be called more than once.
+func (a *attempt) close() {
+	if a.resp != nil {
+		_ = a.resp.Close()
+	}
+	a.budget.stop()
+	a.flight.end()
+}
+
+// budget is the time a node has for the head of its answer, and again for the
+// first byte of its body (PX-75), where the user has set one (DEC-42). The zero
+// value is without limit.
+type budget struct {
+	timer  *time.Timer
+	each   time.Duration
+	cancel context.CancelCauseFunc
+}
+
+// errBudget ends an attempt that spent its budget.
+var errBudget = errors.New("upstream sent nothing within the response header timeout")
+
+func (b *budget) start(ctx context.Context, each time.Duration) context.Context {
+	if each <= 0 {
+		return ctx
+	}
+	b.each = each
+	ctx, b.cancel = context.WithCancelCause(ctx)
+	b.timer = time.AfterFunc(each, func() { b.cancel(errBudget) })
+	return ctx
+}
+
+// again begins the budget anew.
+func (b *budget) again() {
+	if b.timer != nil {
+		b.timer.Reset(b.each)
+	}
+}
+
+// met ends the wait; the answer may take as long as it needs.
+func (b *budget) met() {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+}
+
+func (b *budget) stop() {
+	b.met()
+	if b.cancel != nil {
+		b.cancel(nil)
+	}
 }
 
 // request makes the upstream request of a client's, without its body.
@@ -87,17 +160,19 @@ func forwardHeader(h http.Header) http.Header {
 // committed with them, not with its head (PX-74). An error before them leaves
 // the attempt open to another node.
 func (a *attempt) first(buf []byte) (n int, ended bool, err error) {
+	a.budget.again()
 	n, err = a.resp.Body.Read(buf)
 	for n == 0 && err == nil {
 		n, err = a.resp.Body.Read(buf)
 	}
+	a.budget.met()
 	switch {
 	case n > 0:
 		return n, errors.Is(err, io.EOF), nil
 	case errors.Is(err, io.EOF):
 		return 0, true, nil
 	}
-	return 0, false, err
+	return 0, false, a.cause(err)
 }
 
 // serve gives the answer to the client: its head, the n bytes in buf, and the
@@ -105,6 +180,8 @@ func (a *attempt) first(buf []byte) (n int, ended bool, err error) {
 func (a *attempt) serve(buf []byte, n int, ended bool) outcome {
 	x := a.x
 	x.status = a.resp.StatusCode
+	a.budget.met()
+	a.flight.answered(true)
 	a.copyHead()
 	s := &stream{
 		x: x, rc: http.NewResponseController(x.w),

@@ -44,7 +44,8 @@ func (x *exchange) ownOnly() {
 	if x.r.ContentLength != 0 && req.Upgrade == "" {
 		streamBody(req, x.r, nil, 0)
 	}
-	a := x.dispatch(x.r.Context(), c.At(0), req)
+	a := x.dispatch(c.At(0), req)
+	defer a.close()
 	if a.err != nil {
 		x.fail(a.err)
 		return
@@ -86,21 +87,27 @@ func (x *exchange) toOwner(model string, body []byte) {
 // firstAnswer tries each node once; the last one's answer stands (PX-63).
 func (x *exchange) firstAnswer(c route.Candidates, body []byte) {
 	for i := range c.Len() {
-		req := x.request()
-		req.Body = body
-		a := x.dispatch(x.r.Context(), c.At(i), req)
-		last := i == c.Len()-1
-		if a.err == nil && (last || !passOver(a.resp.StatusCode)) {
-			x.pass(a)
+		if x.tryRead(c.At(i), body, i == c.Len()-1) {
 			return
 		}
-		if a.resp != nil {
-			_ = a.resp.Close()
-		}
-		if last {
-			x.fail(a.err)
-		}
 	}
+}
+
+// tryRead passes a read on to one node. It reports whether it was answered.
+func (x *exchange) tryRead(node *route.Node, body []byte, last bool) bool {
+	req := x.request()
+	req.Body = body
+	a := x.dispatch(node, req)
+	defer a.close()
+	switch {
+	case a.err == nil && (last || !passOver(a.resp.StatusCode)):
+		x.pass(a)
+	case last:
+		x.fail(a.err)
+	default:
+		return x.r.Context().Err() != nil
+	}
+	return true
 }
 
 func passOver(status int) bool {
@@ -122,7 +129,6 @@ func (x *exchange) fail(err error) {
 // pass commits at the head and gives the answer to the client as it comes
 // (PX-73).
 func (x *exchange) pass(a *attempt) {
-	defer func() { _ = a.resp.Close() }()
 	if a.resp.StatusCode == http.StatusSwitchingProtocols {
 		x.tunnel(a)
 		return

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -52,19 +53,34 @@ type note struct {
 // newRig starts a proxy with Ollama's facade on a free port.
 func newRig(t *testing.T) *rig { return newRigWith(t, limits{}) }
 
-func newRigWith(t *testing.T, bounds limits) *rig {
+func newRigWith(t *testing.T, bounds limits) *rig { return startRig(t, Config{limits: bounds}) }
+
+// newRigHeaders is a rig whose nodes have so much time for the head of an answer.
+func newRigHeaders(t *testing.T, d time.Duration) *rig {
+	return startRig(t, Config{HeaderTimeout: d, limits: limits{firstBackoff: time.Millisecond}})
+}
+
+func startRig(t *testing.T, cfg Config) *rig {
+	r := startBareRig(t, cfg)
+	r.call("facade/enable", facade.Enable{Engine: "ollama", Port: r.port, IgnorePersistedPort: true})
+	return r
+}
+
+// newBareRig starts a proxy without a facade; r.port is free.
+func newBareRig(t *testing.T) *rig { return startBareRig(t, Config{}) }
+
+func startBareRig(t *testing.T, cfg Config) *rig {
 	r := &rig{t: t, some: make(chan struct{}, 1)}
 	near, far := net.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
+	cfg.Config = worker.Config{
+		Link: far, Version: "test",
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Level: new(slog.LevelVar),
+	}
+	cfg.DataDir, cfg.AllowedHosts = t.TempDir(), []string{"mine.example"}
 	go func() {
-		ended <- Run(ctx, Config{
-			Config: worker.Config{
-				Link: far, Version: "test",
-				Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Level: new(slog.LevelVar),
-			},
-			DataDir: t.TempDir(), AllowedHosts: []string{"mine.example"}, limits: bounds,
-		})
+		ended <- Run(ctx, cfg)
 	}()
 	r.conn = jsonrpc.New(near, jsonrpc.Config{Handle: r.receive})
 	served := make(chan struct{})
@@ -79,7 +95,6 @@ func newRigWith(t *testing.T, bounds limits) *rig {
 		http.DefaultClient.CloseIdleConnections()
 	})
 	r.port = freePort(t)
-	r.call("facade/enable", facade.Enable{Engine: "ollama", Port: r.port, IgnorePersistedPort: true})
 	return r
 }
 
@@ -114,6 +129,14 @@ func (c *client) answer(method string) (*http.Response, string) {
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(c.t, err)
 	return resp, string(body)
+}
+
+func mustURL(s string) *url.URL {
+	u, err := url.Parse(s)
+	if err != nil {
+		panic(err) // a constant of a test
+	}
+	return u
 }
 
 func freePort(t *testing.T) int {

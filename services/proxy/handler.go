@@ -3,9 +3,11 @@
 package proxy
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -52,6 +54,7 @@ func (f *facadeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x.id = strconv.FormatInt(f.requests.Add(1), 10)
 	defer x.report()
+	defer x.recovered()
 	switch class := dialect.Classify(f.engine.ID, r.Method, r.URL.Path); class {
 	case dialect.Inference:
 		x.inference()
@@ -62,6 +65,20 @@ func (f *facadeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if x.status == 0 {
 		panic(http.ErrAbortHandler) // the client left; returning would send an empty 200 (PX-97)
+	}
+}
+
+// recovered ends this request, and no other, after a fault of ours (PX-7). The
+// server closes the connection without a word, as for http.ErrAbortHandler.
+func (x *exchange) recovered() {
+	switch v := recover(); v {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(v)
+	default:
+		x.f.log.Error("request handler panicked", "id", x.id, "path", x.r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+		x.failure = "internal error"
+		panic(http.ErrAbortHandler)
 	}
 }
 

@@ -48,6 +48,7 @@ func (x *exchange) inference() {
 		return
 	}
 	t := &task{x: x, held: held, once: large, model: model}
+	t.place, t.continues = x.f.p.affinity.of(x, held.bytes)
 	t.key = dialect.AppendKey(t.keyBuf[:0], x.f.engine.ID, model)
 	if !t.known() {
 		x.refuse(http.StatusBadGateway, "no available node advertises the requested model", "")
@@ -95,6 +96,9 @@ type task struct {
 	keyBuf [256]byte
 	job    *job // nil without a model
 
+	continues bool  // a response that was made at place
+	place     place // zero unless continues
+
 	dispatches int
 	reserved   route.Reservation
 	result     outcome
@@ -108,7 +112,7 @@ func (t *task) known() bool {
 	if f.index.Load().Owners(t.key).Len() > 0 {
 		return true
 	}
-	return f.backend.Load() != nil && f.ask(time.Now().Add(-inventoryAge)) && f.index.Load().Owners(t.key).Len() > 0
+	return f.own.Load() && f.ask(time.Now().Add(-inventoryAge)) && f.index.Load().Owners(t.key).Len() > 0
 }
 
 // candidates returns the order to try now, with a place reserved on the first.
@@ -119,13 +123,30 @@ func (t *task) candidates() route.Candidates {
 		return index.All()
 	}
 	c := index.Owners(t.key)
+	if t.continues {
+		if preferred, ok := t.place.prefer(c); ok {
+			return preferred
+		}
+	}
 	if pin := f.pinned.Load(); pin != nil {
 		if preferred, ok := c.Prefer(*pin); ok {
 			return preferred
 		}
 	}
-	c, t.reserved = f.p.ledger.Reserve(c)
-	return c
+	return t.reserve()
+}
+
+// reserve puts the least loaded owner first. The index may be replaced by the next
+// ranking's between the look and the reservation; then it is looked at again.
+func (t *task) reserve() route.Candidates {
+	f := t.x.f
+	for {
+		c, reserved, current := f.p.ledger.Reserve(f.index.Load().Owners(t.key))
+		if current {
+			t.reserved = reserved
+			return c
+		}
+	}
 }
 
 // try walks the candidates, round after round, until one answers or the bounds
@@ -141,13 +162,8 @@ func (x *exchange) try(t *task) {
 			x.failure = "no active node"
 			return
 		}
-		for i := range c.Len() {
-			if t.dispatches >= maxDispatches || time.Now().After(deadline) {
-				break
-			}
-			if t.dispatch(c.At(i)) {
-				return
-			}
+		if t.round(c, deadline) {
+			return
 		}
 		t.reserved.Release()
 		if t.job != nil {
@@ -158,6 +174,31 @@ func (x *exchange) try(t *task) {
 			return
 		}
 	}
+}
+
+// round tries each candidate once, those that are dead only if there is no other.
+// It reports whether the request is settled.
+func (t *task) round(c route.Candidates, deadline time.Time) bool {
+	for _, dead := range [...]bool{false, true} {
+		tried := false
+		for i := range c.Len() {
+			node := c.At(i)
+			if t.x.f.vigil.isDead(node) != dead {
+				continue
+			}
+			if t.dispatches >= maxDispatches || time.Now().After(deadline) {
+				return false
+			}
+			tried = true
+			if t.dispatch(node) {
+				return true
+			}
+		}
+		if tried {
+			return false
+		}
+	}
+	return false
 }
 
 // tryOnce passes on a body that is too large to be held, as it comes: to one node,
@@ -222,14 +263,11 @@ func (t *task) dispatch(node *route.Node) bool {
 	} else {
 		req.Body = t.held.bytes
 	}
-	ctx := x.r.Context()
-	a := x.dispatch(ctx, node, req)
-	if a.resp != nil {
-		defer func() { _ = a.resp.Close() }()
-	}
+	a := x.dispatch(node, req)
+	defer a.close()
 	final := t.dispatches >= maxDispatches || time.Since(x.arrived) >= x.f.p.cfg.limits.retryDeadline
 	if !final && t.retry(a) {
-		return ctx.Err() != nil
+		return x.r.Context().Err() != nil
 	}
 	return t.commit(a, final || t.once)
 }
@@ -276,10 +314,13 @@ func (t *task) commit(a *attempt, final bool) bool {
 	buf := x.f.p.buffers.take()
 	defer x.f.p.buffers.pool.Put(buf)
 	n, ended, err := a.first(*buf)
-	if err != nil {
-		if !final {
-			return x.r.Context().Err() != nil
-		}
+	switch {
+	case err != nil && !final:
+		return x.r.Context().Err() != nil
+	case errors.Is(err, errBudget):
+		x.refuse(http.StatusGatewayTimeout, "upstream error: upstream sent no response body within the first-byte budget", "")
+		return true
+	case err != nil:
 		return t.lost(err)
 	}
 	t.answered = true
@@ -288,6 +329,8 @@ func (t *task) commit(a *attempt, final bool) bool {
 	if t.job != nil {
 		t.job.run()
 	}
+	x.status = a.resp.StatusCode
+	x.f.p.affinity.note(x, (*buf)[:n], place{a.node.ID, a.node.Addrs[0]})
 	t.result = a.serve(*buf, n, ended)
 	if t.result.err != nil {
 		x.failure = t.result.err.Error()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -24,45 +25,74 @@ const (
 	maxModels        = 4096
 )
 
-// inquiry is a question for the own engine's models.
+// inquiry is a question for an own engine's models.
 type inquiry struct {
-	addr string
-	at   time.Time // of its end
-	told bool      // it was answered
+	at     time.Time // of its end
+	models []string  // nil without an answer
 }
 
-// ask asks the own engine for its models, unless that happened after since. It
+// ask asks the own engines for their models, except those asked after since. It
 // reports whether there is an answer that young.
 func (f *facadeServer) ask(since time.Time) bool {
-	f.asking.Lock()
+	f.asking.Lock() // one question, however many wait for it
 	defer f.asking.Unlock()
-	backend := f.backend.Load()
-	if backend == nil {
-		return false
+	backends := f.ownBackends()
+	answers := make([]inquiry, len(backends))
+	var wg sync.WaitGroup
+	for i, addr := range backends {
+		if answers[i] = f.asked[addr]; !answers[i].at.After(since) {
+			wg.Go(func() { answers[i] = f.inquire(addr) })
+		}
 	}
-	if f.asked.addr == *backend && f.asked.at.After(since) {
-		return f.asked.told // one question, however many wait for it
+	wg.Wait()
+	f.asked = make(map[string]inquiry, len(backends))
+	told := false
+	for i, addr := range backends {
+		f.asked[addr] = answers[i]
+		told = told || answers[i].models != nil
 	}
-	ctx, cancel := context.WithTimeout(f.p.ctx, inventoryTimeout)
-	defer cancel()
-	models, err := f.fetchModels(ctx, *backend)
-	f.asked = inquiry{addr: *backend, at: time.Now(), told: err == nil}
-	if err != nil {
-		f.log.Debug("own engine did not list its models", "addr", *backend, "err", err)
-		return false
-	}
+	f.takeInventories(f.asked)
+	return told
+}
+
+// ownBackends are where this machine's own engines of the facade listen.
+func (f *facadeServer) ownBackends() []string {
 	f.state.mu.Lock()
 	defer f.state.mu.Unlock()
-	if f.state.overlay.backend == *backend { // otherwise it is another engine's list by now
-		f.state.overlay.inventory = f.state.keys(models)
-		f.rebuildLocked()
+	return f.state.overlay.backends // replaced, never changed
+}
+
+// takeInventories makes the answers of engines that are still there the ground of
+// routing. One that gave none keeps what it told before.
+func (f *facadeServer) takeInventories(answers map[string]inquiry) {
+	f.state.mu.Lock()
+	defer f.state.mu.Unlock()
+	o := &f.state.overlay
+	next := make(map[string][]string, len(o.backends))
+	for _, addr := range o.backends {
+		if a := answers[addr]; a.models != nil {
+			next[addr] = f.state.keys(a.models)
+		} else if before, told := o.inventory[addr]; told {
+			next[addr] = before
+		}
 	}
-	return true
+	o.inventory = next
+	f.rebuildLocked()
+}
+
+func (f *facadeServer) inquire(addr string) inquiry {
+	ctx, cancel := context.WithTimeout(f.p.ctx, inventoryTimeout)
+	defer cancel()
+	models, err := f.fetchModels(ctx, addr)
+	if err != nil {
+		f.log.Debug("own engine did not list its models", "addr", addr, "err", err)
+	}
+	return inquiry{at: time.Now(), models: models}
 }
 
 // fetchModels reads GET /v1/models, which every engine serves.
 func (f *facadeServer) fetchModels(ctx context.Context, addr string) ([]string, error) {
-	resp, err := f.p.pool.Do(ctx, &upstream.Request{
+	resp, err := f.p.targets.plain.Do(ctx, &upstream.Request{
 		Addr: addr, Method: http.MethodGet, Target: "/v1/models", Host: addr,
 		Header: http.Header{"Accept": {"application/json"}},
 	})

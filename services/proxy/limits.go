@@ -14,6 +14,7 @@ type limits struct {
 	firstBackoff  time.Duration // 1 s, before the second round of one request (PX section 11)
 	retryDeadline time.Duration // 10 min from a request's arrival
 	writeTimeout  time.Duration // 30 s: what a client may take for what was sent to it (PX-77)
+	probeEvery    time.Duration // 2 s between two questions for a sign of life (DEC-97)
 	drainTimeout  time.Duration // 3 s for running requests when the worker stops
 	held          int64         // 512 MiB of request bodies at once (DEC-145)
 	replay        int64         // 32 MiB: the largest body that can go to another node (PX-44)
@@ -25,6 +26,7 @@ func (l limits) orDefaults() limits {
 		firstBackoff:  cmp.Or(l.firstBackoff, time.Second),
 		retryDeadline: cmp.Or(l.retryDeadline, 10*time.Minute),
 		writeTimeout:  cmp.Or(l.writeTimeout, 30*time.Second),
+		probeEvery:    cmp.Or(l.probeEvery, 2*time.Second),
 		drainTimeout:  cmp.Or(l.drainTimeout, 3*time.Second),
 		held:          cmp.Or(l.held, 512<<20),
 		replay:        cmp.Or(l.replay, 32<<20),

@@ -101,8 +101,9 @@ func (x *exchange) identity(class dialect.Class, record gjson.Result) string {
 func (x *exchange) fetchList(class dialect.Class, node *route.Node) []gjson.Result {
 	ctx, cancel := context.WithTimeout(x.r.Context(), listTimeout)
 	defer cancel()
-	resp, err := x.f.p.pool.Do(ctx, &upstream.Request{
-		Addr: node.Addrs[0], Host: node.Addrs[0], Method: http.MethodGet, Target: x.r.URL.RequestURI(),
+	addr := x.f.p.targets.address(node)
+	resp, err := x.f.p.targets.pool(node).Do(ctx, &upstream.Request{
+		Addr: addr, Host: addr, Method: http.MethodGet, Target: x.r.URL.RequestURI(),
 		Header: http.Header{"Accept": {"application/json"}},
 	})
 	if err != nil {

@@ -5,13 +5,14 @@ package proxy
 import (
 	"maps"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"nvpair/services/proxy/dialect"
 	"nvpair/services/proxy/route"
 	"nvpair/shared/discovery"
+	"nvpair/shared/engine"
 	"nvpair/shared/facade"
 )
 
@@ -22,15 +23,15 @@ type overlay struct {
 	manual map[string]facade.Node             // by id
 	pin    string                             // node selected by the client, "" for automatic
 
-	backend   string   // host:port of the own engine, "" while there is none
-	inventory []string // keys of the own engine's models, as it told itself
+	backends  []string            // host:port of the own engines, the main one first; replaced, never changed
+	inventory map[string][]string // keys of their models by host:port, as they told; missing = not yet
 }
 
 // replaceRelay takes a new directory and returns what changed for the client.
-func (o *overlay) replaceRelay(key string, nodes []discovery.DirectoryNode) (added, updated, removed []facade.Node) {
+func (o *overlay) replaceRelay(e engine.Engine, nodes []discovery.DirectoryNode) (added, updated, removed []facade.Node) {
 	next := make(map[string]discovery.DirectoryNode)
 	for _, n := range nodes {
-		if s, ok := n.Services[key]; ok && s.Port > 0 && n.IP != "" && n.HostUUID != "" {
+		if s, ok := n.Services[e.ServiceKey]; ok && s.Port > 0 && n.IP != "" && n.HostUUID != "" {
 			next[n.HostUUID] = n
 		}
 	}
@@ -38,14 +39,14 @@ func (o *overlay) replaceRelay(key string, nodes []discovery.DirectoryNode) (add
 		old, known := o.relay[id]
 		switch {
 		case !known:
-			added = append(added, relayNode(key, n))
-		case !sameNode(relayNode(key, old), relayNode(key, n)):
-			updated = append(updated, relayNode(key, n))
+			added = append(added, relayNode(e, n))
+		case !sameNode(relayNode(e, old), relayNode(e, n)):
+			updated = append(updated, relayNode(e, n))
 		}
 	}
 	for id, n := range o.relay {
 		if _, still := next[id]; !still {
-			removed = append(removed, relayNode(key, n))
+			removed = append(removed, relayNode(e, n))
 		}
 	}
 	o.relay = next
@@ -53,15 +54,26 @@ func (o *overlay) replaceRelay(key string, nodes []discovery.DirectoryNode) (add
 }
 
 // relayNode is a directory entry as the client sees it (PX-31).
-func relayNode(key string, n discovery.DirectoryNode) facade.Node {
-	addresses := n.IPs
+func relayNode(e engine.Engine, n discovery.DirectoryNode) facade.Node {
+	addresses, txt := n.IPs, []string{"ip=" + n.IP}
 	if len(addresses) == 0 {
 		addresses = []string{n.IP}
+	} else if len(addresses) > 1 {
+		txt = append(txt, "ips="+strings.Join(addresses, ","))
 	}
 	return facade.Node{
-		ID: n.HostUUID, Host: n.Name, Port: n.Services[key].Port, IP: n.IP,
-		Addresses: addresses, TXT: []string{}, Models: n.Models,
+		ID: n.HostUUID, Host: n.Name, Port: n.Services[e.ServiceKey].Port, IP: n.IP,
+		Addresses: addresses, TXT: txt, Models: modelsOf(e, n),
 	}
+}
+
+// modelsOf are a relayed node's models for an engine: another engine's never make
+// an owner (PX-31).
+func modelsOf(e engine.Engine, n discovery.DirectoryNode) []string {
+	if n.ModelsByEngine != nil {
+		return n.ModelsByEngine[e.ID]
+	}
+	return n.Models
 }
 
 func sameNode(a, b facade.Node) bool {
@@ -70,13 +82,13 @@ func sameNode(a, b facade.Node) bool {
 }
 
 // list returns all nodes, sorted by id; of two with one id the relay's counts.
-func (o *overlay) list(key string) []facade.Node {
+func (o *overlay) list(e engine.Engine) []facade.Node {
 	all := maps.Clone(o.manual)
 	if all == nil {
 		all = make(map[string]facade.Node)
 	}
 	for id, n := range o.relay {
-		all[id] = relayNode(key, n)
+		all[id] = relayNode(e, n)
 	}
 	nodes := make([]facade.Node, 0, len(all))
 	for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -97,16 +109,12 @@ func (o *overlay) has(id string) bool {
 func (f *facadeState) routable() []route.Node {
 	o := &f.overlay
 	var nodes []route.Node
-	if o.backend != "" && f.hostUUID != "" {
-		nodes = append(nodes, route.Node{
-			ID: f.hostUUID, Own: true, Trust: true, Addrs: []string{o.backend}, Models: f.ownModels(o.relay[f.hostUUID]),
-		})
+	if f.hostUUID != "" {
+		nodes = f.ownNodes(f.hostUUID, o.relay[f.hostUUID])
 	}
 	for id, n := range o.relay {
-		if o.backend != "" && f.hostUUID == "" && f.isSelf(n) {
-			nodes = append(nodes, route.Node{
-				ID: id, Own: true, Trust: true, Addrs: []string{o.backend}, Models: f.ownModels(n),
-			})
+		if f.hostUUID == "" && f.isSelf(n) {
+			nodes = append(nodes, f.ownNodes(id, n)...)
 		}
 	}
 	for id, n := range o.manual {
@@ -120,6 +128,20 @@ func (f *facadeState) routable() []route.Node {
 	return nodes
 }
 
+// ownNodes are the targets on this machine: one for each engine, all under the
+// machine's id (DEC-132).
+func (f *facadeState) ownNodes(id string, record discovery.DirectoryNode) []route.Node {
+	var nodes []route.Node
+	for i, addr := range f.overlay.backends {
+		models, told := f.overlay.inventory[addr]
+		if !told && i == 0 { // the directory speaks of the main engine
+			models = f.keys(modelsOf(f.engine, record))
+		}
+		nodes = append(nodes, route.Node{ID: id, Own: true, Trust: true, Addrs: []string{addr}, Models: models})
+	}
+	return nodes
+}
+
 // isSelf reports whether a relayed node is this machine, where the broker did not
 // say which one is: it names this facade's port at an address of ours.
 func (f *facadeState) isSelf(n discovery.DirectoryNode) bool {
@@ -127,36 +149,32 @@ func (f *facadeState) isSelf(n discovery.DirectoryNode) bool {
 		return false
 	}
 	for _, ip := range append(slices.Clone(n.IPs), n.IP) {
-		if f.local(ip) {
+		if f.here.isLocal(ip) {
 			return true
 		}
 	}
 	return false
 }
 
-// manualAddrs are a manual node's addresses without the facade's own listener: a
-// request must not come back to where it is.
+// manualAddrs are a manual node's addresses without those at which a facade of ours
+// listens: a request must not come back to where it is, in whatever circle.
 func (f *facadeState) manualAddrs(n facade.Node) []string {
 	var addrs []string
 	for _, host := range n.Addresses {
-		if f.local(host) && n.Port == f.port {
-			continue
+		own := f.here.isLocal(host)
+		if own && !isLoopback(host) {
+			host = "127.0.0.1"
 		}
-		addrs = append(addrs, net.JoinHostPort(host, strconv.Itoa(n.Port)))
+		addr := net.JoinHostPort(host, strconv.Itoa(n.Port))
+		switch {
+		case f.here.listens(host, n.Port), slices.Contains(addrs, addr):
+		case own: // without the way over the network, so first (PX-52)
+			addrs = slices.Insert(addrs, 0, addr)
+		default:
+			addrs = append(addrs, addr)
+		}
 	}
 	return addrs
-}
-
-// ownModels are the own engine's models: what it told itself, else what the
-// directory says of it.
-func (f *facadeState) ownModels(n discovery.DirectoryNode) []string {
-	if f.overlay.inventory != nil {
-		return f.overlay.inventory
-	}
-	if n.ModelsByEngine != nil {
-		return f.keys(n.ModelsByEngine[f.engine.ID])
-	}
-	return f.keys(n.Models)
 }
 
 func (f *facadeState) keys(models []string) []string {
@@ -167,23 +185,4 @@ func (f *facadeState) keys(models []string) []string {
 		}
 	}
 	return keys
-}
-
-// localAddresses returns a test for addresses of this machine.
-func localAddresses() func(string) bool {
-	own := make(map[netip.Addr]bool)
-	if addrs, err := net.InterfaceAddrs(); err == nil {
-		for _, a := range addrs {
-			if p, err := netip.ParsePrefix(a.String()); err == nil {
-				own[p.Addr().Unmap()] = true
-			}
-		}
-	}
-	return func(host string) bool {
-		if host == "localhost" {
-			return true
-		}
-		a, err := netip.ParseAddr(host)
-		return err == nil && (a.Unmap().IsLoopback() || own[a.Unmap()])
-	}
 }

@@ -3,14 +3,18 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"nvpair/internal/appdir"
 	"nvpair/internal/upstream"
 	"nvpair/internal/worker"
 	"nvpair/services/proxy/route"
@@ -24,6 +28,10 @@ type Config struct {
 	DataDir      string   // where chosen ports are kept
 	AllowedHosts []string // names besides the loopback ones that Host may have (DEC-13)
 
+	// HeaderTimeout is what a node has for the head of its answer and then for
+	// its first byte; 0 is as long as it takes (DEC-11).
+	HeaderTimeout time.Duration
+
 	limits limits // shortened by tests
 }
 
@@ -33,11 +41,13 @@ type proxy struct {
 	link     *worker.Link
 	runID    string // of this process, in every job
 	ledger   *route.Ledger
-	pool     *upstream.Pool
+	targets  targets
+	here     machine
 	bodies   bodies
 	buffers  copyBuffers
 	reporter *reporter
 	activity activity
+	affinity affinity
 	allowed  map[string]bool // AllowedHosts
 	ctx      context.Context // ends when the worker is to stop
 	serving  sync.WaitGroup  // everything the facades started
@@ -50,21 +60,39 @@ type proxy struct {
 // Main runs the proxy from its command line and returns the exit status.
 func Main(args []string, version string, std worker.Streams) int {
 	var cfg Config
+	var timeout string
 	return worker.Main(worker.Program{
 		Name: "nvpair-proxy", Version: version,
 		Flags: func(fs *flag.FlagSet) {
 			fs.String("cluster-dir", "", "cluster directory; accepted, not read until nodes can pair")
+			fs.StringVar(&timeout, "response-header-timeout", "", "longest wait for the head of an answer, and again for its first byte, such as 90s "+
+				"(default $NVPAIR_PROXY_RESPONSE_HEADER_TIMEOUT, else 0 = as long as the node lives)")
 		},
 		Run: func(ctx context.Context, base worker.Config) error {
 			cfg.Config = base
 			var err error
-			if cfg.DataDir, err = dataDir(); err != nil {
+			if cfg.DataDir, err = appdir.DataDir(); err != nil {
 				return err
 			}
-			cfg.AllowedHosts = allowedHosts()
+			cfg.AllowedHosts = appdir.AllowedHosts()
+			cfg.HeaderTimeout = headerTimeoutOf(cmp.Or(timeout, appdir.ResponseHeaderTimeout()), cfg.Log)
 			return Run(ctx, cfg)
 		},
 	}, args, std)
+}
+
+// headerTimeoutOf reads the timeout; what is none is no limit, with a warning
+// (PX-4, DEC-11).
+func headerTimeoutOf(text string, log *slog.Logger) time.Duration {
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		log.Warn("response header timeout ignored: not a duration", "value", text)
+		return 0
+	}
+	return d
 }
 
 // Run serves the link and the facades it asks for until ctx or the link ends.
@@ -78,7 +106,6 @@ func Run(ctx context.Context, cfg Config) error {
 	p := &proxy{
 		runID: runID, ctx: ctx,
 		ledger:  route.NewLedger(),
-		pool:    upstream.NewPool(upstream.Config{}),
 		allowed: make(map[string]bool),
 		facades: make(map[string]*facadeServer),
 	}
@@ -88,6 +115,9 @@ func Run(ctx context.Context, cfg Config) error {
 		cancel()
 		p.closeFacades()
 		p.serving.Wait()
+	}
+	p.targets = targets{
+		ctx: ctx, serving: &p.serving, plain: upstream.NewPool(upstream.Config{}), choice: make(map[string]*choice),
 	}
 	p.cfg, p.link = cfg, worker.NewLink(cfg.Config)
 	p.bodies.most, p.bodies.replay = p.cfg.limits.held, p.cfg.limits.replay
@@ -99,7 +129,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	p.link.Serve(ctx, p.handle)
 	p.reporter.close()
-	p.pool.Close()
+	p.targets.plain.Close()
 	return nil
 }
 
@@ -129,16 +159,6 @@ func (p *proxy) allFacades() []*facadeServer {
 		}
 	}
 	return list
-}
-
-// isFacadePort reports whether one of our own facades listens there.
-func (p *proxy) isFacadePort(port int) bool {
-	for _, f := range p.allFacades() {
-		if f.port() == port {
-			return true
-		}
-	}
-	return false
 }
 
 func (p *proxy) closeFacades() {

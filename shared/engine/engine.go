@@ -16,6 +16,7 @@ type Engine struct {
 	FacadePort  int    // the port that clients of the engine know
 	BasePort    int    // first port the engine itself may move to
 	SavedPort   string // where the facade keeps a chosen port
+	Aliases     bool   // its facade may have further addresses (PX-21)
 }
 
 // Proxy is the component name of the engine's facade: its namespace towards the
@@ -25,8 +26,8 @@ func (e Engine) Proxy() string { return e.ID + "-proxy" }
 // All returns the table in its significant order.
 func All() []Engine {
 	return []Engine{
-		{"ollama", "Ollama", "ol", 11434, 11435, "proxy-port.json"},
-		{"lmstudio", "LM Studio", "lm", 1234, 1235, "lmstudio-proxy-port.json"},
+		{"ollama", "Ollama", "ol", 11434, 11435, "proxy-port.json", true},
+		{"lmstudio", "LM Studio", "lm", 1234, 1235, "lmstudio-proxy-port.json", false},
 	}
 }
 

@@ -101,12 +101,23 @@ type Removed struct {
 	Removed bool `json:"removed"`
 }
 
-// Backend is where the own engine listens. Host is loopback, "" is 127.0.0.1.
+// Backend is where the main one of the own engines listens. Host is loopback, "" is 127.0.0.1.
 type Backend struct {
 	Engine  string `json:"engine,omitempty"`
 	Host    string `json:"host,omitempty"`
 	Port    int    `json:"port"`
 	Healthy bool   `json:"healthy"`
+
+	// More are further engines of the facade's dialect on this machine, after
+	// this one; an addition (DEC-132). They count only while Healthy is true.
+	More []LocalTarget `json:"more,omitempty"`
+}
+
+// LocalTarget is where a further engine of this machine listens. Host is
+// loopback, "" is 127.0.0.1.
+type LocalTarget struct {
+	Host string `json:"host,omitempty"`
+	Port int    `json:"port"`
 }
 
 // RequestStarted says that an answer has begun.

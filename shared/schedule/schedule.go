@@ -49,6 +49,13 @@ type Priority struct {
 	Ranking
 }
 
+// SetPriority is a ranking as the proxy takes it, the params of node/set-priority:
+// one with a lower or equal generation than it has changes nothing (PX-27).
+type SetPriority struct {
+	Generation int64 `json:"generation"` // from 1
+	Ranking
+}
+
 // Interval is the result of get-interval, and params and result of set-interval.
 type Interval struct {
 	Millis int64 `json:"interval_ms"`

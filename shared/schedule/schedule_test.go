@@ -16,6 +16,7 @@ func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
 	for name, value := range map[string]any{
 		"priority":       &Priority{},
 		"priority-empty": &Priority{},
+		"set-priority":   &SetPriority{},
 		"status":         &Status{},
 		"interval":       &Interval{},
 		"ticked":         &Ticked{},

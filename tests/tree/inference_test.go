@@ -163,6 +163,39 @@ func TestAnEngineOfAManifestIsFoundWhileTheNodeRuns(t *testing.T) {
 	c.Await("errors:update", inferenceWithin, func(raw json.RawMessage) bool { return string(raw) == "[]" })
 }
 
+func TestTwoEnginesOfOneDialectServeOnOneMachine(t *testing.T) {
+	t.Parallel()
+	h := harness.NewHost(t, "alpha")
+	startEngine(t, h, "127.0.0.1:11435", "--models", "first")
+	startEngine(t, h, "127.0.0.1:18080", "--models", "second")
+	dir := filepath.Join(h.DataDir, "engines")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.json"), []byte(
+		`{"engine":"mine","dialect":"ollama","attach_only":true,"runtime":{"port":18080}}`), 0o600))
+	harness.StartBroker(t, h)
+	client := clientOf(t, h)
+	for _, model := range []string{"first", "second"} {
+		harness.Eventually(t, inferenceWithin, "answer of "+model, func() bool {
+			status, body := chat(client, 11434, model)
+			return status == http.StatusOK && strings.Contains(body, "data: [DONE]")
+		})
+	}
+}
+
+func TestClientsThatOllamaHostSendsElsewhereAreServedThere(t *testing.T) {
+	t.Parallel()
+	h := harness.NewHost(t, "alpha")
+	startEngine(t, h, "127.0.0.1:11435")
+	cmd := h.Command("nvpair-ui-broker")
+	cmd.Dir = harness.Bin(t)
+	cmd.Env = append(cmd.Env, "OLLAMA_HOST=http://localhost:15000")
+	c := h.Start(cmd).Client(t)
+	c.Await("app:ready", inferenceWithin, nil)
+	client := clientOf(t, h)
+	awaitServed(t, client, 15000)
+	awaitServed(t, client, 11434)
+}
+
 func TestAFacadeWhosePortIsTakenServesElsewhereAndComesBack(t *testing.T) {
 	t.Parallel()
 	h := harness.NewHost(t, "alpha")

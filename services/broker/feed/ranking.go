@@ -9,13 +9,6 @@ import (
 	"nvpair/shared/schedule"
 )
 
-// SetPriority is a ranking as the proxy takes it: one with a lower or equal
-// generation than it has changes nothing (PX-27).
-type SetPriority struct {
-	Generation int64 `json:"generation"` // from 1
-	schedule.Ranking
-}
-
 // Ranking is the newest ranking of the scheduler, numbered. The zero value has
 // none.
 type Ranking struct {

@@ -3,7 +3,6 @@
 package feed
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,18 +34,5 @@ func TestOnlyAnotherRankingMakesAGeneration(t *testing.T) {
 		if changed != tt.changed || generation != tt.now || newest.Nodes == nil {
 			t.Errorf("offer %d: changed %t, generation %d, nodes %v; want %t, %d", n, changed, generation, newest.Nodes, tt.changed, tt.now)
 		}
-	}
-}
-
-func TestSetPriorityOnTheWire(t *testing.T) {
-	for want, p := range map[string]SetPriority{
-		`{"generation":1,"nodes":[]}`: {1, schedule.Ranking{Nodes: []string{}}},
-		`{"generation":2,"nodes":["a"],"ranks":[{"id":"a","pending":3,"gpuPressure":2,"rank":0}]}`: {2, schedule.Ranking{
-			Nodes: []string{"a"}, Ranks: []schedule.NodeRank{{ID: "a", Pending: 3, GPUPressure: 2}},
-		}},
-	} {
-		got, err := json.Marshal(p)
-		require.NoError(t, err)
-		require.Equal(t, want, string(got))
 	}
 }

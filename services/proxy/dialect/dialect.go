@@ -16,6 +16,9 @@ const (
 	LMStudio = "lmstudio"
 )
 
+// PathResponses makes answers that later requests can continue.
+const PathResponses = "/v1/responses"
+
 // Class is what the router does with a request.
 type Class int
 
@@ -50,7 +53,7 @@ func Classify(engine, method, path string) Class {
 func classifyPost(engine, path string) Class {
 	switch path {
 	case "/v1/chat/completions", "/v1/completions", "/v1/embeddings",
-		"/v1/messages", "/v1/messages/count_tokens", "/v1/responses":
+		"/v1/messages", "/v1/messages/count_tokens", PathResponses:
 		return Inference
 	case "/api/generate", "/api/chat", "/api/embeddings", "/api/embed":
 		if engine == Ollama {

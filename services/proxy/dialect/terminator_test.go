@@ -124,6 +124,17 @@ func TestAMarkAfterAnErrorProvesNothing(t *testing.T) {
 		`data: {"delta":{"content":"\ndata: {\"error\":1}\nevent: error"}}`+"\n\ndata: [DONE]\n\n"), "an error that is told of")
 }
 
+// A tool may be called with any argument.
+func TestADoneInsideAnObjectIsContent(t *testing.T) {
+	call := `{"message":{"tool_calls":[{"function":{"name":"f","arguments":{"done":true}}}]},"done":false}` + "\n"
+	require.False(t, feed(ndjson, "/api/chat", call))
+	require.True(t, feed(ndjson, "/api/chat", call+`{ "done" : true }`))
+	for _, line := range []string{`{"a":"done","b":true}`, `{"undone":true}`, `{"done":"true"}`, `{"done":[true]}`, `{"d\u006fne2":true}`,
+		`["done",true]`, `{"done":tru`, `{"x":["done":true]}`, "true"} {
+		require.False(t, feed(ndjson, "/api/chat", line+"\n"), line)
+	}
+}
+
 func TestOtherAnswersOweNoMark(t *testing.T) {
 	for _, contentType := range []string{"application/json", "", "text/plain", "no/type; =", ";", "image/png"} {
 		w := NewTerminator(contentType, "/v1/chat/completions")
@@ -146,7 +157,7 @@ func TestTheWatchKeepsNoMoreThanItNeeds(t *testing.T) {
 		w.Write([]byte("data: {}\n\n"))
 		w.Write(make([]byte, 40<<10))
 	}
-	require.LessOrEqual(t, cap(w.tail), 4*overlap)
+	require.LessOrEqual(t, cap(w.watch.(*eventWatch).head), 2*lineHead)
 	chunk := []byte("data: {\"choices\":[{\"delta\":{\"content\":\"token\"}}]}\n\n")
 	require.Zero(t, testing.AllocsPerRun(100, func() { w.Write(chunk) }))
 }

@@ -15,12 +15,21 @@ import (
 type Node struct {
 	ID     string   // stable host uuid, or the id a manual node was added under
 	Own    bool     // this machine's own engine
-	Addrs  []string // host:port in order of preference; of the engine when Own
+	Addrs  []string // host:port in order of preference; of the engine when Own. The first one tells targets apart
 	Models []string // keys of the models it holds; none = owns nothing
 	Trust  bool     // tell clients its id (DEC-45)
 
-	slot int32 // in the Ledger
-	load int32 // pending + pressure, as the scheduler ranked it
+	slot   int32 // in the Ledger
+	load   int32 // pending + pressure, as the scheduler ranked it
+	shared bool  // another node has the same target
+}
+
+// target tells what is dialled.
+func (n *Node) target() string {
+	if len(n.Addrs) == 0 {
+		return n.ID
+	}
+	return n.Addrs[0]
 }
 
 // Ranking is the scheduler's word on all nodes, listed first to last.
@@ -39,8 +48,9 @@ type Index struct {
 	generation uint64
 }
 
-// NewIndex builds the table. The nodes' order does not matter; of two with one id
-// the first counts.
+// NewIndex builds the table. The nodes' order does not matter. One id may stand
+// for several targets, as this machine does with several engines; of two nodes
+// with one target the own one counts, else the first in routing order (PX-50).
 func NewIndex(nodes []Node, ranking Ranking, ledger *Ledger) *Index {
 	position := make(map[string]int, len(ranking.Nodes))
 	for i, id := range ranking.Nodes {
@@ -54,29 +64,45 @@ func NewIndex(nodes []Node, ranking Ranking, ledger *Ledger) *Index {
 		}
 		return len(ranking.Nodes)
 	}
-	x := &Index{owners: make(map[string][]int32), generation: ranking.Generation}
-	seen := make(map[string]bool, len(nodes))
-	for _, n := range nodes {
-		if seen[n.ID] {
-			continue
-		}
-		seen[n.ID] = true
+	x := &Index{nodes: slices.Clone(nodes), owners: make(map[string][]int32), generation: ranking.Generation}
+	targets := make(map[string]int, len(nodes)) // how many nodes have it
+	for i := range x.nodes {
+		n := &x.nodes[i]
 		n.slot, n.load = ledger.slot(n.ID), ranking.Load[n.ID]
-		x.nodes = append(x.nodes, n)
+		targets[n.target()]++
 	}
-	slices.SortFunc(x.nodes, func(a, b Node) int { return cmp.Or(place(a)-place(b), cmp.Compare(a.ID, b.ID)) })
-	for i, n := range x.nodes {
-		if place(n) < len(ranking.Nodes) {
+	slices.SortStableFunc(x.nodes, func(a, b Node) int { return cmp.Or(place(a)-place(b), cmp.Compare(a.ID, b.ID)) })
+	for i := range x.nodes {
+		n := &x.nodes[i]
+		n.shared = targets[n.target()] > 1
+		if place(*n) < len(ranking.Nodes) {
 			x.listed = i + 1
 		}
-		x.all = append(x.all, int32(i))
+		x.all = x.add(x.all, int32(i))
 		for _, key := range n.Models {
-			if list := x.owners[key]; len(list) == 0 || list[len(list)-1] != int32(i) {
-				x.owners[key] = append(list, int32(i))
-			}
+			x.owners[key] = x.add(x.owners[key], int32(i))
 		}
 	}
 	return x
+}
+
+// add appends a position to a list that does not have that target yet.
+func (x *Index) add(list []int32, i int32) []int32 {
+	if len(list) > 0 && list[len(list)-1] == i {
+		return list // one model under two names
+	}
+	n := &x.nodes[i]
+	if !n.shared {
+		return append(list, i)
+	}
+	twin := slices.IndexFunc(list, func(j int32) bool { return x.nodes[j].target() == n.target() })
+	switch {
+	case twin < 0:
+		return append(list, i)
+	case n.Own && !x.nodes[list[twin]].Own:
+		return append(slices.Delete(list, twin, twin+1), i)
+	}
+	return list
 }
 
 // Candidates is the order in which nodes are tried: the first, then the others
@@ -118,11 +144,23 @@ func (c Candidates) Prefer(id string) (Candidates, bool) {
 	return c, false
 }
 
+// PreferTarget is Prefer for the node that is dialled at that address.
+func (c Candidates) PreferTarget(addr string) (Candidates, bool) {
+	for _, i := range c.list {
+		if c.index.nodes[i].target() == addr {
+			c.first = i
+			return c, true
+		}
+	}
+	return c, false
+}
+
 // PreferOwn returns the same candidates with this machine's own engine first.
 func (c Candidates) PreferOwn() Candidates {
 	for _, i := range c.list {
 		if c.index.nodes[i].Own {
-			c.first = i
+			c.first = i // of several the main one, which comes first
+			break
 		}
 	}
 	return c

@@ -30,8 +30,11 @@ func (l *Ledger) slot(id string) int32 {
 }
 
 // Reset starts the counts anew under a newer ranking, whose own numbers now hold
-// what was reserved before. It reports false for one that is not newer.
-func (l *Ledger) Reset(generation uint64) bool {
+// what was reserved before. publish puts the indexes of that ranking in place; it
+// runs under the ledger's lock, so that no request counts under the one and
+// chooses by the other (PX-27). Reset reports false for a ranking that is not
+// newer, and publishes nothing then.
+func (l *Ledger) Reset(generation uint64, publish func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if generation <= l.generation {
@@ -39,6 +42,7 @@ func (l *Ledger) Reset(generation uint64) bool {
 	}
 	l.generation = generation
 	clear(l.counts)
+	publish()
 	return true
 }
 
@@ -52,14 +56,18 @@ type Reservation struct {
 
 // Reserve picks the least loaded of the candidates that the scheduler has
 // ranked, ties to the earlier one, reserves it and puts it first. Without a
-// ranked candidate nothing is reserved and the order stays.
-func (l *Ledger) Reserve(c Candidates) (Candidates, Reservation) {
+// ranked candidate nothing is reserved and the order stays. current is false for
+// candidates of an index that a newer one has replaced: take them from that one.
+func (l *Ledger) Reserve(c Candidates) (chosen Candidates, r Reservation, current bool) {
 	x := c.index
 	if len(c.list) == 0 || int(c.list[0]) >= x.listed {
-		return c, Reservation{}
+		return c, Reservation{}, true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if x.generation < l.generation {
+		return c, Reservation{}, false
+	}
 	best, least := c.list[0], int32(0)
 	for n, i := range c.list {
 		if int(i) >= x.listed {
@@ -73,7 +81,7 @@ func (l *Ledger) Reserve(c Candidates) (Candidates, Reservation) {
 	c.first = best
 	slot := x.nodes[best].slot
 	l.counts[slot]++
-	return c, Reservation{ledger: l, generation: l.generation, slot: slot, held: true}
+	return c, Reservation{ledger: l, generation: l.generation, slot: slot, held: true}, true
 }
 
 // Move takes the reservation to the node that is really tried. Across a newer

@@ -30,7 +30,7 @@ func owners(n int) []Node {
 }
 
 func reserve(l *Ledger, x *Index) (string, *Reservation) {
-	c, r := l.Reserve(x.Owners([]byte("m")))
+	c, r, _ := l.Reserve(x.Owners([]byte("m")))
 	return c.At(0).ID, &r
 }
 
@@ -73,21 +73,21 @@ func TestTiesGoToTheEarlierOfTheList(t *testing.T) {
 
 func TestTheChosenIsFirstAndTheOthersKeepTheirOrder(t *testing.T) {
 	l := NewLedger()
-	c, _ := l.Reserve(NewIndex(owners(4), loaded(1, 5, 5, 0, 5), l).All())
+	c, _, _ := l.Reserve(NewIndex(owners(4), loaded(1, 5, 5, 0, 5), l).All())
 	require.Equal(t, "c a b d", ids(c))
 }
 
 func TestOnlyListedNodesAreReserved(t *testing.T) { // PX-55
 	l := NewLedger()
 	x := NewIndex(owners(3), loaded(1, 9), l) // a only, and loaded
-	c, r := l.Reserve(x.Owners([]byte("m")))
+	c, r, _ := l.Reserve(x.Owners([]byte("m")))
 	require.Equal(t, "a b c", ids(c))
 	require.Equal(t, 1, l.Reserved("a"))
 	r.Release()
 
 	for _, unranked := range []Ranking{{}, listed(1), listed(1, "x")} {
 		x := NewIndex(owners(3), unranked, l)
-		c, r := l.Reserve(x.Owners([]byte("m")))
+		c, r, _ := l.Reserve(x.Owners([]byte("m")))
 		require.Equal(t, "a b c", ids(c))
 		r.Move(c.At(1))
 		require.Zero(t, l.Reserved("a")+l.Reserved("b"), "nothing held, nothing moved")
@@ -98,7 +98,7 @@ func TestOnlyListedNodesAreReserved(t *testing.T) { // PX-55
 func TestAReservationFollowsTheDispatch(t *testing.T) { // PX-57
 	l := NewLedger()
 	x := NewIndex(owners(2), loaded(1, 0, 0), l)
-	c, r := l.Reserve(x.All())
+	c, r, _ := l.Reserve(x.All())
 	r.Move(c.At(0))
 	require.Equal(t, 1, l.Reserved("a"), "the same node: nothing moves")
 	r.Move(c.At(1))
@@ -112,7 +112,7 @@ func TestAReservationFollowsTheDispatch(t *testing.T) { // PX-57
 
 func TestANodeOffTheListCanHoldAMovedReservation(t *testing.T) {
 	l := NewLedger()
-	c, r := l.Reserve(NewIndex(owners(2), loaded(1, 0), l).All())
+	c, r, _ := l.Reserve(NewIndex(owners(2), loaded(1, 0), l).All())
 	r.Move(c.At(1))
 	require.Equal(t, []int{0, 1}, []int{l.Reserved("a"), l.Reserved("b")})
 	r.Release()
@@ -122,12 +122,15 @@ func TestANodeOffTheListCanHoldAMovedReservation(t *testing.T) {
 func TestANewerRankingForgetsWhatWasReserved(t *testing.T) { // PX-27, PX-57
 	l := NewLedger()
 	x := NewIndex(owners(2), loaded(1, 0, 0), l)
-	require.True(t, l.Reset(1))
+	require.True(t, l.Reset(1, func() {}))
 	_, old := reserve(l, x)
 	_, moved := reserve(l, x)
-	require.True(t, l.Reset(2))
+	require.True(t, l.Reset(2, func() {}))
 	require.Zero(t, l.Reserved("a")+l.Reserved("b"))
+	_, _, current := l.Reserve(x.All())
+	require.False(t, current, "the older index is no ground to choose on")
 
+	x = NewIndex(owners(2), loaded(2, 0, 0), l)
 	id, fresh := reserve(l, x)
 	require.Equal(t, "a", id)
 	old.Release()
@@ -142,10 +145,10 @@ func TestANewerRankingForgetsWhatWasReserved(t *testing.T) { // PX-27, PX-57
 func TestARankingThatIsNotNewerChangesNothing(t *testing.T) { // PX-27
 	l := NewLedger()
 	x := NewIndex(owners(1), loaded(5, 0), l)
-	require.True(t, l.Reset(5))
+	require.True(t, l.Reset(5, func() {}))
 	_, r := reserve(l, x)
 	for _, g := range []uint64{5, 4, 0} {
-		require.False(t, l.Reset(g))
+		require.False(t, l.Reset(g, func() { t.Error("published") }))
 	}
 	require.Equal(t, 1, l.Reserved("a"))
 	r.Release()
@@ -192,7 +195,8 @@ func TestCountsNeverFallBelowZero(t *testing.T) {
 				}
 			case 4:
 				generation++
-				l.Reset(generation)
+				x = NewIndex(owners(3), loaded(generation, 0, 0, 0), l)
+				l.Reset(generation, func() {})
 			}
 			for _, n := range l.counts {
 				require.GreaterOrEqual(t, n, int32(0))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,14 +76,6 @@ func TestOnlyOwnersOfTheModelAreCandidates(t *testing.T) {
 	require.Zero(t, x.Owners([]byte("nobody's")).Len())
 }
 
-func TestOfTwoNodesWithOneIdTheFirstCounts(t *testing.T) {
-	x := NewIndex([]Node{
-		{ID: "a", Models: []string{"m"}, Addrs: []string{"first:1"}}, {ID: "a", Models: []string{"n"}, Addrs: []string{"second:1"}},
-	}, Ranking{}, NewLedger())
-	require.Equal(t, "first:1", x.All().At(0).Addrs[0])
-	require.Zero(t, x.Owners([]byte("n")).Len())
-}
-
 func TestAPinnedOwnerIsFirstAndTheOthersFollow(t *testing.T) {
 	x := NewIndex(nodes("a:m", "b:m", "c:m", "d"), listed(1, "c", "a"), NewLedger())
 	c := x.Owners([]byte("m"))
@@ -111,7 +104,7 @@ func TestTheOwnEngineCanBeFirst(t *testing.T) {
 func TestNoCandidatesAreHarmless(t *testing.T) {
 	l := NewLedger()
 	for _, x := range []*Index{NewIndex(nil, Ranking{}, l), NewIndex(nil, listed(1, "a"), l)} {
-		c, r := l.Reserve(x.Owners([]byte("m")))
+		c, r, _ := l.Reserve(x.Owners([]byte("m")))
 		require.Zero(t, c.Len())
 		r.Release()
 		_, ok := x.All().Prefer("a")
@@ -130,8 +123,8 @@ func TestAnyIndexKeepsToTheRules(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		var list []Node
-		for i := range rng.IntN(12) {
-			n := Node{ID: fmt.Sprint("n", rng.IntN(15)), Own: i == 3}
+		for i, id := range rng.Perm(15)[:rng.IntN(12)] {
+			n := Node{ID: fmt.Sprint("n", id), Own: i == 3}
 			for range rng.IntN(4) {
 				n.Models = append(n.Models, fmt.Sprint("m", rng.IntN(3)))
 			}
@@ -143,19 +136,17 @@ func TestAnyIndexKeepsToTheRules(t *testing.T) {
 		}
 		x := NewIndex(list, ranking, NewLedger())
 		var want []string
-		first := make(map[string]Node)
+		byID := make(map[string]Node)
 		for _, n := range list {
-			if _, twice := first[n.ID]; !twice {
-				first[n.ID] = n
-			}
+			byID[n.ID] = n
 		}
 		for _, id := range ranking.Nodes {
-			if _, known := first[id]; known && !slices.Contains(want, id) {
+			if _, known := byID[id]; known && !slices.Contains(want, id) {
 				want = append(want, id)
 			}
 		}
 		var rest []string
-		for id := range first {
+		for id := range byID {
 			if !slices.Contains(want, id) {
 				rest = append(rest, id)
 			}
@@ -166,7 +157,7 @@ func TestAnyIndexKeepsToTheRules(t *testing.T) {
 		for _, model := range []string{"m0", "m1", "m2"} {
 			var owners []string
 			for _, id := range want {
-				if slices.Contains(first[id].Models, model) {
+				if slices.Contains(byID[id].Models, model) {
 					owners = append(owners, id)
 				}
 			}
@@ -184,7 +175,7 @@ func TestADecisionNeedsNoMemory(t *testing.T) {
 	x := NewIndex(list, listed(1, "node-100", "node-200"), l)
 	key := []byte("a-model-with-a-rather-long-name:latest")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		c, r := l.Reserve(x.Owners(key))
+		c, r, _ := l.Reserve(x.Owners(key))
 		for i := range 5 {
 			n := c.At(i)
 			r.Move(n)
@@ -196,18 +187,30 @@ func TestADecisionNeedsNoMemory(t *testing.T) {
 	}))
 }
 
+func TestATargetIsTriedOnceWhateverItsNames(t *testing.T) { // PX-50
+	x := NewIndex([]Node{
+		{ID: "self", Own: true, Addrs: []string{"127.0.0.1:1"}, Models: []string{"m"}},
+		{ID: "self", Own: true, Addrs: []string{"127.0.0.1:2"}, Models: []string{"m", "only"}},
+		{ID: "again", Addrs: []string{"127.0.0.1:1"}, Models: []string{"m", "other"}},
+	}, Ranking{}, NewLedger())
+	require.Equal(t, "self self", ids(x.All()), "this machine's engine is no other node's")
+	require.Equal(t, "self self", ids(x.Owners([]byte("m"))))
+	require.Equal(t, "127.0.0.1:2", x.Owners([]byte("only")).At(0).Addrs[0])
+	require.Equal(t, "again", ids(x.Owners([]byte("other"))), "what only one of the names holds stays")
+}
+
 func TestManyMayDecideWhileTheIndexChanges(t *testing.T) {
 	l := NewLedger()
-	var mu sync.Mutex // guards x
-	x := NewIndex(nodes("a:m", "b:m", "c:m"), listed(1, "a", "b", "c"), l)
+	var x atomic.Pointer[Index]
+	x.Store(NewIndex(nodes("a:m", "b:m", "c:m"), listed(1, "a", "b", "c"), l))
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 500 {
-				mu.Lock()
-				now := x
-				mu.Unlock()
-				c, r := l.Reserve(now.Owners([]byte("m")))
+				c, r, current := l.Reserve(x.Load().Owners([]byte("m")))
+				for !current {
+					c, r, current = l.Reserve(x.Load().Owners([]byte("m")))
+				}
 				r.Move(c.At(c.Len() - 1))
 				r.Release()
 			}
@@ -216,11 +219,8 @@ func TestManyMayDecideWhileTheIndexChanges(t *testing.T) {
 	wg.Go(func() {
 		for g := range 200 {
 			ranking := listed(uint64(g+2), "c", "b", "a")
-			l.Reset(ranking.Generation)
 			next := NewIndex(nodes("a:m", "b:m", "c:m", "d:m"), ranking, l)
-			mu.Lock()
-			x = next
-			mu.Unlock()
+			l.Reset(ranking.Generation, func() { x.Store(next) })
 		}
 	})
 	wg.Wait()
@@ -249,7 +249,7 @@ func BenchmarkDecision(b *testing.B) {
 	b.Run("one at a time", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			c, r := l.Reserve(x.Owners(key))
+			c, r, _ := l.Reserve(x.Owners(key))
 			r.Move(c.At(0))
 			r.Release()
 		}
@@ -257,7 +257,7 @@ func BenchmarkDecision(b *testing.B) {
 	b.Run("many at once", func(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				c, r := l.Reserve(x.Owners(key))
+				c, r, _ := l.Reserve(x.Owners(key))
 				r.Move(c.At(0))
 				r.Release()
 			}

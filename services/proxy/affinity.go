@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"net/http"
+	"sync"
+
+	"nvpair/services/proxy/dialect"
+	"nvpair/services/proxy/route"
+)
+
+// maxResponses is how many responses are remembered, the newest.
+const maxResponses = 10_000
+
+// affinity remembers which node made which response of /v1/responses: one that
+// continues it finds its state there and nowhere else (DEC-142). It lives in
+// memory only; a response that is not known is routed as any other. The zero value
+// is ready.
+type affinity struct {
+	mu     sync.Mutex // guards the rest
+	made   map[string]place
+	ring   []string // ids in made, the oldest at oldest once it is full
+	oldest int
+}
+
+// place is one engine on one node.
+type place struct{ node, addr string }
+
+// note remembers the response whose answer begins so.
+func (a *affinity) note(x *exchange, begin []byte, at place) {
+	if x.r.URL.Path != dialect.PathResponses || x.status != http.StatusOK {
+		return
+	}
+	id := dialect.ResponseID(begin)
+	if id == "" {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.made == nil {
+		a.made = make(map[string]place)
+	}
+	if _, known := a.made[id]; !known {
+		if len(a.ring) < maxResponses {
+			a.ring = append(a.ring, id)
+		} else {
+			delete(a.made, a.ring[a.oldest])
+			a.ring[a.oldest] = id
+			a.oldest = (a.oldest + 1) % maxResponses
+		}
+	}
+	a.made[id] = at
+}
+
+// of returns where the response was made that a request continues, if that is
+// known.
+func (a *affinity) of(x *exchange, body []byte) (place, bool) {
+	if x.r.URL.Path != dialect.PathResponses {
+		return place{}, false
+	}
+	id := dialect.Previous(body)
+	if id == "" {
+		return place{}, false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, known := a.made[id]
+	return at, known
+}
+
+// prefer puts that engine first, or its node if it listens elsewhere by now.
+func (p place) prefer(c route.Candidates) (route.Candidates, bool) {
+	if preferred, ok := c.PreferTarget(p.addr); ok {
+		return preferred, true
+	}
+	return c.Prefer(p.node)
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+
+	"golang.org/x/sys/windows"
+)
+
+// isTaken reports whether a bind failed because of another listener, one that
+// wants its port for itself alone included.
+func isTaken(err error) bool {
+	return errors.Is(err, windows.WSAEADDRINUSE) || errors.Is(err, windows.WSAEACCES)
+}
