@@ -20,6 +20,8 @@ import (
 // the first node that answers, this one first (DEC-9, DEC-40).
 func (x *exchange) control(class dialect.Class) {
 	switch {
+	case isPreflight(x.r):
+		x.preflight()
 	case class == dialect.Control && (dialect.Changes(x.r.Method) || x.r.Header.Get("Upgrade") != ""):
 		x.ownOnly()
 	case class == dialect.Read && x.r.Method == http.MethodPost:

@@ -113,8 +113,13 @@ func (x *exchange) turnAway(status int, message, code string) {
 	x.refuse(status, message, code)
 }
 
-// refuse answers with an error of our own.
+// refuse answers with an error of our own. Nothing is written to a client that has
+// left (PX-97).
 func (x *exchange) refuse(status int, message, code string) {
+	if x.r.Context().Err() != nil {
+		x.failure = message
+		return
+	}
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"nvpair/internal/jsoncheck"
 	"nvpair/internal/upstream"
 )
 
@@ -100,12 +101,11 @@ func (f *facadeServer) fetchModels(ctx context.Context, addr string) ([]string, 
 		return nil, err
 	}
 	defer func() { _ = resp.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxListBytes))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxListBytes+1))
 	if err != nil {
 		return nil, err
 	}
-	list := gjson.GetBytes(raw, "data")
-	if resp.StatusCode != http.StatusOK || !list.IsArray() && (list.Type != gjson.Null || !list.Exists()) {
+	if resp.StatusCode != http.StatusOK || len(raw) > maxListBytes || !jsoncheck.Valid(raw) || !isList(raw) {
 		return nil, fmt.Errorf("no model list, status %d", resp.StatusCode) // an engine that is loading says 503
 	}
 	models := []string{}
@@ -114,4 +114,11 @@ func (f *facadeServer) fetchModels(ctx context.Context, addr string) ([]string, 
 		return len(models) < maxModels
 	})
 	return models, nil
+}
+
+// isList reports whether an answer is a model list; Ollama's empty one is null
+// (DEC-50).
+func isList(raw []byte) bool {
+	list := gjson.GetBytes(raw, "data")
+	return list.IsArray() || list.Raw == "null" && gjson.GetBytes(raw, "object").Str == "list"
 }

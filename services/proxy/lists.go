@@ -3,78 +3,92 @@
 package proxy
 
 import (
-	"context"
-	"errors"
-	"io"
+	"bufio"
+	"maps"
 	"net/http"
-	"sync"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
 
-	"nvpair/internal/jsoncheck"
-	"nvpair/internal/upstream"
 	"nvpair/services/proxy/dialect"
 	"nvpair/services/proxy/route"
+	"nvpair/shared/facade"
 )
 
-// listTimeout bounds the question to one node (PX-86).
-const listTimeout = 10 * time.Second
-
-// list serves a model list: one node's answer as it is, or all nodes' merged.
+// list serves a model list: merged over all nodes, or one node's as it is. What a
+// page gets is subject to the engines' votes (PX-91).
 func (x *exchange) list(class dialect.Class) {
-	c := x.f.index.Load().All()
-	if pin := x.f.pinned.Load(); pin != nil {
-		c, _ = c.Prefer(*pin)
-	}
-	if c.Len() == 1 {
-		x.firstAnswer(c, nil)
-		return
-	}
 	x.target = "cluster"
-	if x.r.Header.Get("Origin") != "" {
-		// Engines decide what pages may read; their votes are not combined yet.
-		x.refuse(http.StatusForbidden, "an engine denied access to the model list", "")
+	c := x.everyNode()
+	q, _ := asked(x.r)
+	if c.Len() == 1 && q.origin == "" {
+		a := x.sendToOnly(c.At(0))
+		defer a.close()
+		if a.err != nil {
+			x.fail(a.err)
+			return
+		}
+		x.pass(a)
 		return
 	}
-	x.merged(class, c)
+	if c.Len() > 0 {
+		x.f.notify(facade.NotifyRequestStarted, x.event())
+	}
+	s := x.survey(class, q, c)
+	defer s.free()
+	switch status, refusal, permission := s.verdict(); {
+	case x.r.Context().Err() != nil: // nothing is written to a client that has left
+	case s.short.Load():
+		x.refuseBody(errMemory)
+	case status != http.StatusOK:
+		maps.Copy(x.w.Header(), permission)
+		x.refuse(status, refusal, "")
+	case c.Len() == 1:
+		x.passOn(c.At(0), &s.answers[0])
+	default:
+		maps.Copy(x.w.Header(), permission)
+		x.writeList(class, s.merge())
+	}
 }
 
-func (x *exchange) merged(class dialect.Class, c route.Candidates) {
-	lists := make([][]gjson.Result, c.Len()) // nil: no valid answer
-	var wg sync.WaitGroup
-	for i := range c.Len() {
-		wg.Go(func() { lists[i] = x.fetchList(class, c.At(i)) })
+// passOn gives the client the only node's answer, which has been read.
+func (x *exchange) passOn(node *route.Node, a *listAnswer) {
+	all := a.held.bytes
+	out := (&attempt{x: x, node: node, addr: node.Addrs[0], resp: a.resp}).serve(all, len(all), true)
+	if out.err != nil {
+		x.failure = out.err.Error()
 	}
-	wg.Wait()
-	valid := false
-	seen := make(map[string]bool)
+	if out.abort {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// writeList writes records as one list (PX-89).
+func (x *exchange) writeList(class dialect.Class, records []string) {
 	_, open := listForm(class)
-	out := []byte(open)
-	first := true
-	for _, list := range lists {
-		valid = valid || list != nil
-		for _, record := range list {
-			id := x.identity(class, record)
-			if seen[id] {
-				continue
-			}
-			seen[id] = true
-			if !first {
-				out = append(out, ',')
-			}
-			first = false
-			out = append(out, record.Raw...)
-		}
+	size := len(open) + len("]}") + max(len(records)-1, 0)
+	for _, r := range records {
+		size += len(r)
 	}
-	if !valid {
-		x.refuse(http.StatusServiceUnavailable, "model inventory unavailable", "")
-		return
-	}
-	out = append(out, ']', '}')
 	x.w.Header().Set("Content-Type", "application/json")
+	x.w.Header().Set("Content-Length", strconv.Itoa(size))
+	// One deadline for all of it, which the server takes back (PX-77).
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.f.p.cfg.limits.writeTimeout))
 	x.status = http.StatusOK
-	_, _ = x.w.Write(out) // a client that left needs no answer
+	w := bufio.NewWriter(x.w) // keeps the first error
+	_, _ = w.WriteString(open)
+	for i, r := range records {
+		if i > 0 {
+			_ = w.WriteByte(',')
+		}
+		_, _ = w.WriteString(r)
+	}
+	_, _ = w.WriteString("]}")
+	if err := w.Flush(); err != nil {
+		x.failure = err.Error()
+	}
 }
 
 // listForm returns the member that holds a list, and how a list begins.
@@ -85,57 +99,61 @@ func listForm(class dialect.Class) (member, open string) {
 	return "data", `{"object":"list","data":[`
 }
 
-// identity is what makes two records the same model.
-func (x *exchange) identity(class dialect.Class, record gjson.Result) string {
-	if class == dialect.ListModels {
-		return record.Get("id").String()
-	}
-	name := record.Get("model").String()
-	if name == "" {
-		name = record.Get("name").String()
-	}
-	return dialect.Key(x.f.engine.ID, name)
-}
-
-// fetchList returns one node's records, nil unless its answer is a valid list.
-func (x *exchange) fetchList(class dialect.Class, node *route.Node) []gjson.Result {
-	ctx, cancel := context.WithTimeout(x.r.Context(), listTimeout)
-	defer cancel()
-	addr := x.f.p.targets.address(node)
-	resp, err := x.f.p.targets.pool(node).Do(ctx, &upstream.Request{
-		Addr: addr, Host: addr, Method: http.MethodGet, Target: x.r.URL.RequestURI(),
-		Header: http.Header{"Accept": {"application/json"}},
-	})
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = resp.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxListBytes+1))
-	if err != nil || resp.StatusCode != http.StatusOK || len(raw) > maxListBytes || !jsoncheck.Valid(raw) {
-		return nil
-	}
-	records, err := x.records(class, raw)
-	if err != nil {
-		return nil
-	}
-	return records
-}
-
-var errNoList = errors.New("no list")
-
-func (x *exchange) records(class dialect.Class, raw []byte) ([]gjson.Result, error) {
-	member, _ := listForm(class)
-	list := gjson.GetBytes(raw, member)
-	emptyAsNull := class == dialect.ListModels && list.Type == gjson.Null && list.Exists() // DEC-50
-	if !list.IsArray() && !emptyAsNull {
-		return nil, errNoList
-	}
-	records := []gjson.Result{}
-	for _, r := range list.Array() {
-		if x.identity(class, r) == "" {
-			return nil, errNoList
+// merge returns the first record of each model, in the order of the nodes
+// (PX-88).
+func (s *survey) merge() []string {
+	var merged []string
+	type origin struct{ digest, node string }
+	seen := make(map[string]origin)
+	warned := false
+	for _, a := range s.answers {
+		for _, raw := range a.records {
+			record := gjson.Parse(raw)
+			id, digest := s.identity(record), record.Get("digest").Str
+			first, known := seen[id]
+			if !known {
+				merged = append(merged, raw)
+			}
+			if first.digest == "" {
+				seen[id] = origin{digest, a.node}
+			}
+			if differs := first.digest != "" && digest != "" && first.digest != digest; differs && !warned {
+				warned = true
+				s.x.f.log.Warn("nodes hold different models of one name", "id", strings.Clone(id), "node", a.node, "other", first.node)
+			}
 		}
-		records = append(records, r)
 	}
-	return records, nil
+	return merged
+}
+
+// verdict decides what the client gets: the status, the text of a refusal, and
+// the permission that comes with it (PX-90, PX-91).
+func (s *survey) verdict() (status int, refusal string, permission http.Header) {
+	const nothing = "model inventory unavailable"
+	count := make(map[answerKind]int)
+	var voters []http.Header
+	for _, a := range s.answers {
+		count[a.kind]++
+		if a.kind != unavailable {
+			voters = append(voters, a.resp.Header)
+		}
+	}
+	if s.page.origin == "" {
+		if count[valid] == 0 {
+			return http.StatusServiceUnavailable, nothing, nil
+		}
+		return http.StatusOK, "", nil
+	}
+	permission, permitted := s.page.combine(voters)
+	switch {
+	case count[denied] > 0:
+		return http.StatusForbidden, "an engine denied access to the model list", nil
+	case len(voters) == 0:
+		return http.StatusBadGateway, nothing, nil
+	case count[invalid] > 0:
+		return http.StatusBadGateway, nothing, permission
+	case !permitted:
+		return http.StatusForbidden, "engines do not all permit access to the model list", nil
+	}
+	return http.StatusOK, "", permission
 }
