@@ -207,3 +207,13 @@ func TestFaultsSelectTheirRequests(t *testing.T) {
 	status, _ = c.post("/api/chat", chatWhole).whole()
 	require.Equal(t, 200, status)
 }
+
+func TestAStreamIsCutAfterAsManyEventsAsTheFaultSays(t *testing.T) {
+	for _, path := range []string{"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"} {
+		e := StartTest(t, Config{})
+		inject(t, e, Fault{Kind: KindCut, At: AtMidStream, After: 7})
+		_, got, err := dial(t, e).post(path, `{"model":"demo","stream":true,"input":"hi","prompt":"hi",`+hi+`}`).answer()
+		require.Error(t, err)
+		require.Equal(t, 7, strings.Count(got, "data: "), "%s: %s", path, got)
+	}
+}

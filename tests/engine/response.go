@@ -116,9 +116,10 @@ func (x *exchange) startStream(contentType string, early bool) {
 	}
 }
 
-// emit ends an event or line in x.buf: it goes out as a chunk of its own.
+// emit ends an event or line in x.buf: it goes out as a chunk of its own. An
+// empty x.buf is none.
 func (x *exchange) emit() {
-	if x.err != nil {
+	if x.err != nil || len(x.buf) == 0 {
 		return
 	}
 	b := x.buf
