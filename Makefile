@@ -18,7 +18,7 @@ BENCH = -timeout 30m -v -run TestFoundationFigures ./tests/bench/ -args -bench.f
 PLATFORMS = linux/arm64 windows/amd64 darwin/arm64
 
 # Suites with a target of their own; everything else is part of `make check`.
-SLOW = ^nvpair/tests/(tree|lan|bench)(/|$$)
+SLOW = ^nvpair/tests/(tree|clients|lan|bench)(/|$$)
 
 # Versions come from versions.json; a checkout without git, or owned by another user, must build too.
 export GOFLAGS += -buildvcs=false
@@ -46,6 +46,7 @@ run: build ## build, then start a node on this machine, and a stand-in if it has
 
 test: check ## everything CI runs: check, then the suites on real processes
 	go test -race -shuffle=on -count=1 ./tests/tree/... $(if $(wildcard tests/lan),./tests/lan/...)
+	go test -race -shuffle=on -count=1 ./tests/clients/...
 
 check: ## the fast part: format, vet, staticcheck, unit tests with the race detector
 	@unformatted=$$(gofmt -l .) || exit 1; \
@@ -54,7 +55,7 @@ check: ## the fast part: format, vet, staticcheck, unit tests with the race dete
 	go tool staticcheck ./...
 	@packages=$$(go list ./...) || exit 1; \
 	packages=$$(echo "$$packages" | grep -v -E '$(SLOW)'); \
-	echo "go test -race -shuffle=on (all but tree, lan, bench)"; \
+	echo "go test -race -shuffle=on (all but tree, clients, lan, bench)"; \
 	go test -race -shuffle=on $$packages
 
 bench: ## the benchmarks, as figures

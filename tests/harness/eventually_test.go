@@ -32,12 +32,12 @@ func TestEventuallyFailsWithWhatItWaitedFor(t *testing.T) {
 func TestANeedThatIsLackingIsAFailureOnlyInCI(t *testing.T) {
 	t.Setenv("CI", "true")
 	fake := &fakeTB{TB: t}
-	fake.run(func() { lacking(fake, "a moon") })
+	fake.run(func() { Lacking(fake, "a moon") })
 	require.Equal(t, []string{"needs a moon, and CI must not skip it"}, fake.reports)
 
 	t.Setenv("CI", "")
 	fake = &fakeTB{TB: t}
-	fake.run(func() { lacking(fake, "a moon") })
+	fake.run(func() { Lacking(fake, "a moon") })
 	require.Empty(t, fake.reports)
 	require.Equal(t, "needs a moon", strings.Join(fake.logs, ""))
 }

@@ -24,9 +24,9 @@ func Main(m *testing.M) {
 	}))
 }
 
-// lacking ends a test whose needs this machine does not meet: skipped on a developer's machine, failed in CI, where a
+// Lacking ends a test whose needs this machine does not meet: skipped on a developer's machine, failed in CI, where a
 // suite that does not run must not look like one that passed.
-func lacking(t testing.TB, need string) {
+func Lacking(t testing.TB, need string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatalf("needs %s, and CI must not skip it", need)

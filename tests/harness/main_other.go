@@ -12,5 +12,5 @@ func actAsHelper([]string) {}
 // Require skips the test, or fails it in CI: hosts are made of Linux namespaces.
 func Require(t testing.TB) {
 	t.Helper()
-	lacking(t, "Linux network namespaces")
+	Lacking(t, "Linux network namespaces")
 }

@@ -35,7 +35,7 @@ const exitNotEntered = 125
 func Require(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		lacking(t, "root, to make network namespaces")
+		Lacking(t, "root, to make network namespaces")
 	}
 }
 
