@@ -6,6 +6,7 @@
 // fails ends the script with an exception.
 
 import assert from 'node:assert/strict';
+import { setTimeout } from 'node:timers/promises';
 
 // run tells the story that the command line asks for. Each story has a model of its own, named after it, so that its
 // faults, its jobs and what the engine saw of it are nobody else's.
@@ -81,9 +82,9 @@ class Engine {
     const id = await this.fault({ kind: 'hang' });
     const controller = new AbortController();
     const ended = failure(() => call(controller.signal));
-    for (let hits = 0; hits === 0;) {
-      const faults = await (await fetch(this.faults)).json();
-      hits = faults.find((f) => f.id === id).hits;
+    const hits = async () => (await (await fetch(this.faults)).json()).find((f) => f.id === id).hits;
+    while ((await hits()) === 0) {
+      await setTimeout(10);
     }
     controller.abort();
     return ended;
