@@ -30,10 +30,16 @@ type program struct {
 // start starts one of the binaries on a host. The end of the test kills it if it still runs.
 func start(t *testing.T, h *harness.Host, bin string, args ...string) *program {
 	t.Helper()
-	path := filepath.Join(harness.Bin(t), bin)
+	return launch(t, h, filepath.Join(harness.Bin(t), bin), args...)
+}
+
+// launch is start for any program, by its path.
+func launch(t *testing.T, h *harness.Host, path string, args ...string) *program {
+	t.Helper()
+	bin := filepath.Base(path)
 	cmd := exec.Command(path, args...)
 	cmd.Dir = filepath.Dir(path) // where the broker looks for its workers
-	cmd.Env = h.Command(bin).Env
+	cmd.Env = h.Command(path).Env
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = time.Second // whoever inherited standard error must not delay the end
@@ -124,6 +130,21 @@ func (p *program) stop(t *testing.T, h *harness.Host) time.Duration {
 		t.Fatal(err)
 	}
 	return p.awaitGone(t, h).Sub(begin)
+}
+
+// awaitEnd waits until the program has ended well, whatever else runs on its host.
+func (p *program) awaitEnd(t *testing.T) {
+	t.Helper()
+	timer := time.NewTimer(callWithin)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Fatalf("%s ended with %v", p.cmd.Path, p.cmd.ProcessState)
+		}
+	case <-timer.C:
+		t.Fatalf("%s has not ended within %v", p.cmd.Path, callWithin)
+	}
 }
 
 // awaitGone waits until the program has ended well and the host is empty, and returns when that was.
