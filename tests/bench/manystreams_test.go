@@ -36,16 +36,16 @@ func measureStreams(t *testing.T, name string) []figure {
 		t.Fatalf("%s: no stream was open: %s", name, r.Failure)
 	}
 	figures := []figure{
-		{"1,000 streams, failed, " + name, float64(r.Failures), "", fmt.Sprintf("first byte p50 %.0f, p99 %.0f us %s",
+		{"1,000 streams: failed, " + name, float64(r.Failures), "", fmt.Sprintf("first byte p50 %.0f, p99 %.0f us %s",
 			us(r.First.P50), us(r.First.P99), r.Failure), atMost(0), r.Failure},
-		{"1,000 streams, memory of one, " + name, (most - before) / openStreams / 1000, "kB",
+		{"1,000 streams: memory of one, " + name, (most - before) / openStreams / 1000, "kB",
 			fmt.Sprintf("PSS %.1f before, %.1f MB at most", before/1e6, most/1e6), streamBar(name),
 			"README.md: heap of the proxy with its streams open"},
 	}
 	if p.tally == nil {
 		return figures
 	}
-	figures = append(figures, p.endsFigure())
+	figures = append(figures, p.endsFigure("1,000 streams"))
 	if name == wholeTree {
 		figures = append(figures, p.listFigure(t))
 	}
@@ -65,7 +65,7 @@ func (p *path) listFigure(t *testing.T) figure {
 	t.Helper()
 	list := p.tally.call(t, "workloads:get-initial", "")
 	listed := bytes.Count(list, []byte(`"state":"completed"`))
-	return figure{"1,000 streams, jobs not completed in the list", float64(p.asked - listed), "",
+	return figure{"1,000 streams: jobs not completed in the list", float64(p.asked - listed), "",
 		fmt.Sprintf("%d listed of %d", listed, p.asked), atMost(0), fmt.Sprintf("%.300s", list)}
 }
 

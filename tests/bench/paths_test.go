@@ -37,6 +37,7 @@ type path struct {
 	addr  string
 	tally *tally // of who tells about jobs; nil without
 	asked int    // requests that were answered on it
+	pids  []int  // of all processes between client and engine
 }
 
 // site is a host with an engine, a client and some paths between them, each a process of its own.
@@ -60,10 +61,13 @@ func newSite(t *testing.T, name string, paths ...string) *site {
 		case nginx:
 			p.addr = nginxAddr
 			startNginx(t, s.h)
+			p.pids = []int{processOf(t, s.h, proxyProcess[nginx])}
 		case alone:
 			p.addr, p.tally = aloneAddr, startAlone(t, s.h)
+			p.pids = familyOf(s.h, p.tally.p)
 		case wholeTree:
 			p.addr, p.tally = treeAddr, startTree(t, s.h)
+			p.pids = familyOf(s.h, p.tally.p)
 		}
 		s.paths = append(s.paths, p)
 		s.awaitServed(t, p)
@@ -91,6 +95,31 @@ func startTree(t *testing.T, h *harness.Host) *tally {
 	s := newTally(p)
 	s.call(t, "workloads:subscribe", "")
 	return s
+}
+
+// familyOf returns the ids of a program and its children.
+func familyOf(h *harness.Host, p *program) []int {
+	pids := []int{p.cmd.Process.Pid}
+	for _, child := range h.Processes() {
+		if child.PPID == pids[0] {
+			pids = append(pids, child.PID)
+		}
+	}
+	return pids
+}
+
+// cpu returns what the processes of a path have used so far.
+func (p *path) cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var sum time.Duration
+	for _, pid := range p.pids {
+		a, err := readActivity(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += a.cpu
+	}
+	return sum
 }
 
 // awaitServed waits until a request on the path is answered rightly.
@@ -154,19 +183,20 @@ func (s *site) result(t *testing.T, c load.Cell) (r load.Result) {
 	return r
 }
 
-// must is run for what may have no failure.
-func (s *site) must(t *testing.T, p *path, c load.Cell) load.Result {
+// must is run for what may have no failure. It returns too what an answer cost the processes of the path.
+func (s *site) must(t *testing.T, p *path, c load.Cell) (r load.Result, cost time.Duration) {
 	t.Helper()
-	r := s.run(t, p, c, nil)
+	before := p.cpu(t)
+	r = s.run(t, p, c, nil)
 	if r.Failures > 0 {
 		t.Fatalf("%s, %+v: %d clients failed: %s", p.name, c, r.Failures, r.Failure)
 	}
-	return r
+	return r, (p.cpu(t) - before) / time.Duration(r.Sent)
 }
 
 // endsFigure says whether the client of a path was told of each job's end exactly once.
-func (p *path) endsFigure() figure {
+func (p *path) endsFigure(load string) figure {
 	wrong, words := p.tally.missing(p.asked)
-	return figure{fmt.Sprintf("job ends missing or doubled, %s", p.name), float64(wrong), "", words, atMost(0),
+	return figure{fmt.Sprintf("%s: job ends missing or doubled, %s", load, p.name), float64(wrong), "", words, atMost(0),
 		"the link of the proxy, or the broker's queue for its client (broker:status counts what it dropped)"}
 }

@@ -48,7 +48,10 @@ func rows(cell time.Duration) []row {
 }
 
 // readings are the values of one row by path, one a round.
-type readings map[string][]float64
+type readings struct {
+	values map[string][]float64
+	costs  map[string]samples // CPU time of an answer, of what is between client and engine
+}
 
 // measureRounds takes every row on every path, round by round. Within a row the paths follow each other at once, and
 // each round begins with another.
@@ -57,27 +60,29 @@ func measureRounds(t *testing.T, rounds int, all []row) ([]figure, []readings) {
 	s := newSite(t, "paths", direct, nginx, alone, wholeTree)
 	taken := make([]readings, len(all))
 	for i := range taken {
-		taken[i] = make(readings)
+		taken[i] = readings{make(map[string][]float64), make(map[string]samples)}
 	}
 	for round := range rounds {
 		for i, r := range all {
 			for k := range s.paths {
 				p := s.paths[(round+k)%len(s.paths)]
-				taken[i][p.name] = append(taken[i][p.name], r.value(s.must(t, p, r.cell)))
+				result, cost := s.must(t, p, r.cell)
+				taken[i].values[p.name] = append(taken[i].values[p.name], r.value(result))
+				taken[i].costs[p.name] = append(taken[i].costs[p.name], cost)
 			}
 		}
 	}
 	var figures []figure
 	for i, r := range all {
-		figures = append(figures, r.figure(taken[i], alone), r.figure(taken[i], wholeTree))
+		figures = append(figures, r.figure(taken[i].values, alone), r.figure(taken[i].values, wholeTree))
 	}
-	figures = append(figures, s.paths[2].endsFigure(), s.paths[3].endsFigure())
+	figures = append(figures, s.paths[2].endsFigure("all rounds"), s.paths[3].endsFigure("all rounds"))
 	s.end(t)
 	return figures, taken
 }
 
 // figure compares a path with nginx.
-func (r *row) figure(taken readings, name string) figure {
+func (r *row) figure(taken map[string][]float64, name string) figure {
 	ratios := r.ratios(taken, name)
 	f := figure{what: r.what + ", " + name, unit: "x nginx", bar: r.barFor[name], hint: ratioHint}
 	if r.added {
@@ -99,7 +104,7 @@ func (r *row) figure(taken readings, name string) figure {
 }
 
 // ratios returns path to nginx for each round in which that can be said.
-func (r *row) ratios(taken readings, name string) []float64 {
+func (r *row) ratios(taken map[string][]float64, name string) []float64 {
 	ours, theirs := taken[name], taken[nginx]
 	if r.added {
 		ours, theirs = added(taken, name), added(taken, nginx)
@@ -114,7 +119,7 @@ func (r *row) ratios(taken readings, name string) []float64 {
 }
 
 // added returns what a path adds to the direct connection, by round.
-func added(taken readings, name string) []float64 {
+func added(taken map[string][]float64, name string) []float64 {
 	var list []float64
 	for i, v := range taken[name] {
 		list = append(list, v-taken[direct][i])
@@ -128,12 +133,14 @@ func median(values []float64) float64 { return slices.Sorted(slices.Values(value
 // printReadings writes a line for each row and path: the median of its rounds, and of its ratios within each round.
 func printReadings(out io.Writer, all []row, taken []readings) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LOAD\tPATH\tMEDIAN\tSPREAD\tTO DIRECT\tTO NGINX")
+	fmt.Fprintln(w, "LOAD\tPATH\tMEDIAN\tSPREAD\tTO DIRECT\tTO NGINX\tCPU OF AN ANSWER")
 	for i, r := range all {
 		for _, name := range []string{direct, nginx, alone, wholeTree} {
-			values := taken[i][name]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%.0f .. %.0f\t%s\t%s\n", r.what, name, quantity(median(values), r.unit),
-				slices.Min(values), slices.Max(values), againstText(values, taken[i][direct]), againstText(values, taken[i][nginx]))
+			values, costs := taken[i].values, taken[i].costs[name]
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.0f .. %.0f\t%s\t%s\t%.0f (%.0f .. %.0f) us\n", r.what, name,
+				quantity(median(values[name]), r.unit), slices.Min(values[name]), slices.Max(values[name]),
+				againstText(values[name], values[direct]), againstText(values[name], values[nginx]),
+				us(costs.median()), us(slices.Min(costs)), us(slices.Max(costs)))
 		}
 	}
 	_ = w.Flush() // out is the test's log, which does not fail
