@@ -15,6 +15,10 @@ import (
 	"nvpair/tests/bench/load"
 )
 
+// turns is in how many parts a path is measured within a round: the shorter they are, the more alike is what else the
+// machine does meanwhile.
+const turns = 5
+
 // row is one kind of load that all paths are compared under.
 type row struct {
 	what   string
@@ -53,23 +57,42 @@ type readings struct {
 	costs  map[string]samples // CPU time of an answer, of what is between client and engine
 }
 
-// measureRounds takes every row on every path, round by round. Within a row the paths follow each other at once, and
-// each round begins with another.
+// add takes the medians of one round.
+func (r *readings) add(one readings) {
+	for name := range one.values {
+		r.values[name] = append(r.values[name], median(one.values[name]))
+		r.costs[name] = append(r.costs[name], one.costs[name].median())
+	}
+}
+
+func newReadings() readings { return readings{make(map[string][]float64), make(map[string]samples)} }
+
+// round takes one round of a row and returns its turns: the paths follow each other at once, again and again, and each
+// round begins with another.
+func (r *row) round(t *testing.T, s *site, round int) readings {
+	t.Helper()
+	one, c := newReadings(), r.cell
+	c.For, c.Limit = c.For/turns, c.Limit/turns
+	for k := range turns * len(s.paths) {
+		p := s.paths[(round+k)%len(s.paths)]
+		result, cost := s.must(t, p, c)
+		one.values[p.name] = append(one.values[p.name], r.value(result))
+		one.costs[p.name] = append(one.costs[p.name], cost)
+	}
+	return one
+}
+
+// measureRounds takes every row on every path, round by round.
 func measureRounds(t *testing.T, rounds int, all []row) ([]figure, []readings) {
 	t.Helper()
 	s := newSite(t, "paths", direct, nginx, alone, wholeTree)
 	taken := make([]readings, len(all))
 	for i := range taken {
-		taken[i] = readings{make(map[string][]float64), make(map[string]samples)}
+		taken[i] = newReadings()
 	}
 	for round := range rounds {
 		for i, r := range all {
-			for k := range s.paths {
-				p := s.paths[(round+k)%len(s.paths)]
-				result, cost := s.must(t, p, r.cell)
-				taken[i].values[p.name] = append(taken[i].values[p.name], r.value(result))
-				taken[i].costs[p.name] = append(taken[i].costs[p.name], cost)
-			}
+			taken[i].add(r.round(t, s, round))
 		}
 	}
 	var figures []figure
