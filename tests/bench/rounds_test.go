@@ -46,7 +46,7 @@ func rows(cell time.Duration) []row {
 			"/s", rate, false, bars(atLeast(0.85), atLeast(0.7))},
 		{"200 kB prompt, 4 clients", load.Cell{Kind: load.KindJSON, BodyBytes: 200_000, Clients: 4, Warm: 5, For: cell},
 			"/s", rate, false, bars(atLeast(0.95), atLeast(0.9))},
-		{"stream, 1 client, first byte", load.Cell{Kind: load.KindStream, BodyBytes: 200, Clients: 1, Warm: 10,
+		{"stream, 1 client, first byte", load.Cell{Kind: load.KindPause, BodyBytes: 200, Clients: 1, Warm: 10,
 			For: cell, Limit: 300}, "us", first, true, bars(atMost(1.5), atMost(2))},
 	}
 }

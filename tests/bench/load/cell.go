@@ -92,7 +92,9 @@ func (c *Cell) Run(opened func(int)) Result {
 }
 
 func (c *Cell) dial() ([]*client, error) {
-	want := map[string]string{KindJSON: answer, KindStream: events(Chunks), KindSlow: events(c.Seconds)}[c.Kind]
+	want := map[string]string{
+		KindJSON: answer, KindStream: events(Chunks), KindPause: events(Chunks), KindSlow: events(c.Seconds),
+	}[c.Kind]
 	if want == "" || c.Clients < 1 {
 		return nil, fmt.Errorf("cell of %d clients, kind %q", c.Clients, c.Kind)
 	}

@@ -17,6 +17,9 @@ import (
 
 const streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
+// firstPause is longer than a chunk's way through any path.
+const firstPause = 2 * time.Millisecond
+
 // Serve is the stand-in: it answers on ln until ctx ends, and returns nil after all its connections have ended. It
 // reads every request whole before it answers.
 func Serve(ctx context.Context, ln net.Listener) error {
@@ -110,7 +113,11 @@ func (s *session) chat(ctx context.Context) error {
 		}
 		return s.slow(ctx, seconds)
 	}
-	for _, b := range s.stream {
+	pause := bytes.Contains(marks, []byte(pauseMark))
+	for i, b := range s.stream {
+		if i == 1 && pause {
+			<-time.After(firstPause)
+		}
 		if _, err := s.conn.Write(b); err != nil {
 			return err
 		}

@@ -34,6 +34,7 @@ func TestTheClientFindsTheStandInsAnswersRight(t *testing.T) {
 		{Kind: KindJSON, BodyBytes: 200, Clients: 3, Warm: 1, For: time.Minute, Limit: 5},
 		{Kind: KindJSON, BodyBytes: 200_000, Clients: 3, Warm: 1, For: time.Minute, Limit: 5},
 		{Kind: KindStream, BodyBytes: 200, Clients: 3, Warm: 1, For: time.Minute, Limit: 5},
+		{Kind: KindPause, BodyBytes: 200, Clients: 3, Warm: 1, For: time.Minute, Limit: 5},
 	} {
 		c.Addr = ln.Addr().String()
 		r := c.Run(nil)
@@ -99,11 +100,12 @@ func replying(t *testing.T, reply string) string {
 }
 
 func TestPromptsHaveTheirSizeAndTheirMarksInFront(t *testing.T) {
-	for _, kind := range []string{KindJSON, KindStream, KindSlow} {
+	for _, kind := range []string{KindJSON, KindStream, KindPause, KindSlow} {
 		for _, size := range []int{200, 201, 200_000} {
 			body := prompt(kind, 15, size)
 			require.Len(t, body, size, kind)
 			require.Equal(t, kind != KindJSON, strings.Contains(body[:markBytes], streamMark))
+			require.Equal(t, kind == KindPause, strings.Contains(body[:markBytes], pauseMark))
 			require.Equal(t, kind == KindSlow, strings.Contains(body[:markBytes], slowMark+"15,"))
 		}
 	}

@@ -18,12 +18,14 @@ const Chunks = 64
 const (
 	KindJSON   = "json"   // answered with one JSON object of about 600 bytes
 	KindStream = "stream" // answered with 64 chunks of about 120 bytes, each sent by itself and without delay
+	KindPause  = "pause"  // the same with a pause after the first chunk, so that what follows does not delay its reader
 	KindSlow   = "slow"   // answered with one chunk a second
 )
 
 const (
 	done       = "data: [DONE]\n\n"
-	streamMark = `"stream":true` // of a request for a stream; both marks are within its first markBytes
+	streamMark = `"stream":true` // of a request for a stream; all marks are within its first markBytes
+	pauseMark  = `"stand_in_pause":true`
 	slowMark   = `"stand_in_seconds":`
 	markBytes  = 128
 )
@@ -57,6 +59,8 @@ func prompt(kind string, seconds, size int) string {
 	switch kind {
 	case KindStream:
 		head += streamMark + ","
+	case KindPause:
+		head += streamMark + "," + pauseMark + ","
 	case KindSlow:
 		head += streamMark + "," + slowMark + strconv.Itoa(seconds) + ","
 	}
