@@ -56,14 +56,40 @@ func makeBin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := buildInto(root, dir); err != nil {
+	if err := buildInto(root, dir, raceEnabled); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
 }
 
+// plain builds what PlainBin returns, at most once.
+var plain = sync.OnceValues(func() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(built.dir, "plain")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, buildInto(root, dir, false)
+})
+
+// PlainBin is Bin without the race detector, for what its memory or pace would spoil.
+func PlainBin(t testing.TB) string {
+	t.Helper()
+	if dir := Bin(t); !raceEnabled {
+		return dir
+	}
+	dir, err := plain()
+	if err != nil {
+		t.Fatalf("build the binaries without the race detector: %v", err)
+	}
+	return dir
+}
+
 // buildInto builds cmd/nvpair-bundle of the module in root and links it into dir under each of Binaries.
-func buildInto(root, dir string) error {
+func buildInto(root, dir string, race bool) error {
 	versions, err := os.ReadFile(filepath.Join(root, "versions.json"))
 	if err != nil {
 		return err
@@ -74,7 +100,7 @@ func buildInto(root, dir string) error {
 	}
 	bundle := filepath.Join(dir, ".bundle")
 	args := []string{"build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w -X main.Versions=" + stamp, "-o", bundle}
-	if raceEnabled {
+	if race {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, "./cmd/nvpair-bundle")...)

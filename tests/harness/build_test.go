@@ -40,7 +40,7 @@ func TestTheExecutableIsStampedAndHasEveryName(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	require.NoError(t, buildInto(root, dir))
+	require.NoError(t, buildInto(root, dir, raceEnabled))
 
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestABuildThatFailsSaysWhy(t *testing.T) {
 	for path, text := range map[string]string{"go.mod": "module nvpair\n", "versions.json": `{}`} {
 		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o600))
 	}
-	require.ErrorContains(t, buildInto(root, t.TempDir()), "cmd/nvpair-bundle")
+	require.ErrorContains(t, buildInto(root, t.TempDir(), raceEnabled), "cmd/nvpair-bundle")
 }
 
 func TestTheMakefileBuildsTheSame(t *testing.T) {
