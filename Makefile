@@ -61,8 +61,9 @@ check: ## the fast part: format, vet, staticcheck, unit tests with the race dete
 bench: ## the benchmarks, as figures
 	go test -count=1 $(BENCH)
 
-soak: ## the long run that CI leaves out: every test ten times
+soak: ## the long run that CI leaves out: every test ten times, and the largest and slowest cases
 	go test -race -shuffle=on -count=10 -timeout 120m ./...
+	go test -race -shuffle=on -count=1 -timeout 60m ./tests/tree/ -args -tree.soak
 
 cross: ## vet and build for the other platforms
 	@set -e; export CGO_ENABLED=0; for platform in $(PLATFORMS); do \
