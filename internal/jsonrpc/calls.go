@@ -39,12 +39,19 @@ func (r Response) Decode() (json.RawMessage, error) {
 
 // Notify queues a notification. Its error is ErrClosed, ErrQueueFull (counted by
 // Dropped) or that of encoding params; params nil are left out.
-func (c *Conn) Notify(method string, params any) error {
+func (c *Conn) Notify(method string, params any) error { return c.notify(method, params, false) }
+
+// NotifySoon is Notify for one of many: the frame may wait up to two milliseconds
+// for others, so that a busy link wakes its two ends once for all of them. The
+// order of frames is that of the calls all the same.
+func (c *Conn) NotifySoon(method string, params any) error { return c.notify(method, params, true) }
+
+func (c *Conn) notify(method string, params any, mayLinger bool) error {
 	b, err := marshalParams(params)
 	if err != nil {
 		return err
 	}
-	err = c.out.message(nil, method, b)
+	err = c.out.message(nil, method, b, mayLinger)
 	if errors.Is(err, ErrQueueFull) {
 		c.dropped.Add(1)
 	}
@@ -79,7 +86,7 @@ func (c *Conn) Start(method string, params json.RawMessage, timeout time.Duratio
 		return id
 	}
 	var digits [20]byte
-	if err := c.out.message(strconv.AppendInt(digits[:0], id, 10), method, params); err != nil {
+	if err := c.out.message(strconv.AppendInt(digits[:0], id, 10), method, params, false); err != nil {
 		c.calls.end(id, Response{Err: err})
 		return id
 	}

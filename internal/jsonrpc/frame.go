@@ -121,7 +121,7 @@ func appendRequest(b []byte, id []byte, method string, params json.RawMessage) [
 		b = append(b, id...)
 	}
 	b = append(b, `,"method":`...)
-	b = appendString(b, method)
+	b = AppendString(b, method)
 	if params != nil {
 		b = append(b, `,"params":`...)
 		b = appendRaw(b, params)
@@ -158,9 +158,9 @@ func appendRaw(b []byte, value json.RawMessage) []byte {
 	}
 }
 
-// appendString adds s as a JSON string. Method names are nearly always plain
-// ASCII, which needs no encoder.
-func appendString(b []byte, s string) []byte {
+// AppendString adds s as a JSON string, as Marshal writes it. Plain ASCII, which
+// names and ids nearly always are, needs no encoder.
+func AppendString(b []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] < 0x20 || s[i] >= utf8.RuneSelf || s[i] == '"' || s[i] == '\\' {
 			quoted, _ := Marshal(s) // a string always encodes

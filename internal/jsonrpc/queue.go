@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 )
 
 // keepBytes is how large a buffer may be kept for reuse: an idle link should
@@ -22,15 +23,17 @@ type outQueue struct {
 	done     context.Context // ends when the writer has stopped
 	stop     context.CancelFunc
 
-	mu        sync.Mutex // guards the rest; only memory is touched under it
-	buf       []byte     // queued, not yet taken
-	spare     []byte     // the writer's last buffer, for reuse
-	dirty     []*Stream  // marked, to be written behind buf
-	responses int        // bytes of responses in buf
-	inFlight  int        // bytes the writer has taken and not yet written
-	inFlightR int        // of these, bytes of responses
-	half      bool       // the outgoing side ends when the queue is empty
-	closed    bool       // the link ends when the queue is empty
+	mu        sync.Mutex  // guards the rest; only memory is touched under it
+	buf       []byte      // queued, not yet taken
+	spare     []byte      // the writer's last buffer, for reuse
+	dirty     []*Stream   // marked, to be written behind buf
+	responses int         // bytes of responses in buf
+	inFlight  int         // bytes the writer has taken and not yet written
+	inFlightR int         // of these, bytes of responses
+	soon      *time.Timer // wakes the writer for frames that may wait; nil until the first
+	lingers   bool        // soon is armed
+	half      bool        // the outgoing side ends when the queue is empty
+	closed    bool        // the link ends when the queue is empty
 }
 
 func newOutQueue(max int) *outQueue {
@@ -44,8 +47,13 @@ func newOutQueue(max int) *outQueue {
 	return q
 }
 
-// message queues a request or notification unless the queue is full.
-func (q *outQueue) message(id []byte, method string, params json.RawMessage) error {
+// linger is how long a frame that may wait does so. Frames that are queued
+// meanwhile leave with it, in one write.
+const linger = 2 * time.Millisecond
+
+// message queues a request or notification unless the queue is full. One that may
+// linger does not wake the writer at once; whatever does takes it along.
+func (q *outQueue) message(id []byte, method string, params json.RawMessage, mayLinger bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	before := len(q.buf)
@@ -60,8 +68,33 @@ func (q *outQueue) message(id []byte, method string, params json.RawMessage) err
 		q.buf = q.buf[:before]
 		return ErrQueueFull
 	}
-	signal(q.wake)
+	if mayLinger && len(q.buf) < lingerBytes {
+		q.lingerLocked()
+	} else {
+		signal(q.wake)
+	}
 	return nil
+}
+
+// lingerBytes of waiting frames are worth a write.
+const lingerBytes = 64 << 10
+
+// lingerLocked has the writer woken a little later.
+func (q *outQueue) lingerLocked() {
+	switch {
+	case q.lingers:
+	case q.soon == nil:
+		q.lingers = true
+		q.soon = time.AfterFunc(linger, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.lingers = false
+			signal(q.wake)
+		})
+	default:
+		q.lingers = true
+		q.soon.Reset(linger)
+	}
 }
 
 // response queues an answer. It is never refused: the read loop stops asking

@@ -73,6 +73,13 @@ func (c *client) notify(method string, params any) {
 	}
 }
 
+// notifySoon is notify for what comes with every request.
+func (c *client) notifySoon(method string, params any) {
+	if err := c.conn.NotifySoon(method, params); err != nil {
+		c.b.cfg.Log.Debug("event for the client dropped", "method", method, "err", err)
+	}
+}
+
 // nodesChanged is the store's change hook.
 func (b *Broker) nodesChanged() {
 	if b.client.discovery.Load() {

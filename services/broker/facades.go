@@ -353,7 +353,7 @@ func (b *Broker) fromProxy(l *workerLink, req *jsonrpc.Request) bool {
 		return true
 	}
 	if b.client.facades[id].Load() {
-		b.client.notify(s.engine.Proxy()+":"+bare, req.Params)
+		b.client.notifySoon(s.engine.Proxy()+":"+bare, req.Params)
 	}
 	return true
 }

@@ -82,7 +82,7 @@ func (w *workloadFlow) emitLocked(c jobs.Change) {
 		w.scheduler.upsert(c, params)
 	}
 	if w.b.client.workloads.Load() {
-		w.b.client.notify(workload.MethodUpsert, params)
+		w.b.client.notifySoon(workload.MethodUpsert, params)
 	}
 }
 

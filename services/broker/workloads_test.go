@@ -179,11 +179,12 @@ func TestOpenJobsOfAProxyThatDiedAreEnded(t *testing.T) {
 		c.proxy.send(event("workload:submitted", jobOf("", "2", "queued", `,"seq":1`)),
 			event("workload:completed", jobOf("", "3", "completed", `,"seq":1`)))
 		c.crash(c.proxy)
+		died := time.Now().UnixMilli()
 		c.tell("workload:submitted", stamped("2", "queued", `,"seq":1`))
 		c.tell("workload:completed", stamped("3", "completed", `,"seq":1`))
 		for id, seq := range map[string]int{"1": 4} {
 			ended := fmt.Sprintf(`{"id":%q,"model":"m","engine":"ollama","runId":"r1","createdAt":1000,"originatedFrom":%q,`+
-				`"state":"failed","completedAt":%d,"error":"proxy exited","seq":%d}`, id, nodeID, time.Now().UnixMilli(), seq)
+				`"state":"failed","completedAt":%d,"error":"proxy exited","seq":%d}`, id, nodeID, died, seq)
 			c.tell("workload:errored", ended)
 		}
 		require.Contains(t, c.client.line(), `"seq":2`)

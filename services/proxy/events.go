@@ -20,13 +20,14 @@ const lateRetry = 50 * time.Millisecond
 const maxLate = 100_000
 
 // reporter writes job events to the link. The link's own queue takes them off the
-// hot path and batches them; when it is full, a job collapses to its newest
+// hot path and batches those of two milliseconds; when it is full, a job collapses to its newest
 // state and is offered again, so that no end of a job is ever lost (DEC-131).
 type reporter struct {
 	link notifier
 	log  *slog.Logger
 
 	mu    sync.Mutex               // guards the rest
+	buf   []byte                   // of the event that is sent
 	late  map[string]workload.Info // newest refused state by job
 	order []string                 // keys of late, oldest first
 	retry *time.Timer              // armed while late holds anything
@@ -34,7 +35,7 @@ type reporter struct {
 
 // notifier is the part of a link that events need.
 type notifier interface {
-	Notify(method string, params any) error
+	NotifySoon(method string, params any) error
 }
 
 func newReporter(l notifier, log *slog.Logger) *reporter {
@@ -51,20 +52,9 @@ func (r *reporter) report(info workload.Info) {
 }
 
 func (r *reporter) sendLocked(info workload.Info) bool {
-	err := r.link.Notify(workload.Method(info.State), eventParams(info))
+	r.buf = appendEvent(r.buf[:0], &info)
+	err := r.link.NotifySoon(workload.Method(info.State), json.RawMessage(r.buf)) // the link copies it
 	return !errors.Is(err, jsonrpc.ErrQueueFull)
-}
-
-// eventParams is a workload.Event, encoded once.
-func eventParams(info workload.Info) json.RawMessage {
-	raw, err := jsonrpc.Marshal(info)
-	if err != nil {
-		panic(err) // strings and numbers always encode
-	}
-	params := make([]byte, 0, len(raw)+len(`{"workloadInfo":}`))
-	params = append(params, `{"workloadInfo":`...)
-	params = append(params, raw...)
-	return append(params, '}')
 }
 
 func (r *reporter) keepLocked(info workload.Info) {
@@ -118,10 +108,11 @@ type job struct {
 	ended bool
 }
 
-// newJob announces a job as queued and not placed.
-func (p *proxy) newJob(engine, id, model string) *job {
-	j := &job{reporter: p.reporter, info: workload.Info{
-		ID: id, Model: model, Engine: engine, RunID: p.runID,
+// newJob announces a job as queued and not placed. Its origin is this node, if the
+// broker said which that is, else for the broker to fill in.
+func (f *facadeServer) newJob(id, model string) *job {
+	j := &job{reporter: f.p.reporter, info: workload.Info{
+		ID: id, Model: model, Engine: f.engine.ID, RunID: f.p.runID, OriginatedFrom: f.state.hostUUID,
 		State: workload.StateQueued, CreatedMillis: time.Now().UnixMilli(),
 	}}
 	j.mu.Lock()

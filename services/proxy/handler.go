@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -131,7 +132,26 @@ func (x *exchange) refuse(status int, message, code string) {
 // started tells that an answer has begun.
 func (x *exchange) started() {
 	x.committed = time.Now()
-	x.f.notify(facade.NotifyRequestStarted, x.event())
+	x.tellStarted()
+}
+
+func (x *exchange) tellStarted() {
+	e := x.event()
+	x.tell(facade.NotifyRequestStarted, func(b []byte) []byte { return appendStarted(b, &e) })
+}
+
+// tell sends a notification of this request.
+func (x *exchange) tell(method string, params func([]byte) []byte) {
+	p := x.f.p
+	buf, _ := p.params.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	*buf = params((*buf)[:0])
+	if err := p.link.NotifySoon(x.f.engine.ID+":"+method, json.RawMessage(*buf)); err != nil { // the link copies them
+		x.f.log.Debug("notification dropped", "method", method, "err", err)
+	}
+	p.params.Put(buf)
 }
 
 func (x *exchange) event() facade.RequestStarted {
@@ -150,5 +170,5 @@ func (x *exchange) report() {
 		ttfb := x.committed.Sub(x.arrived).Milliseconds()
 		e.TTFBMillis = &ttfb
 	}
-	x.f.notify(facade.NotifyRequest, e)
+	x.tell(facade.NotifyRequest, func(b []byte) []byte { return appendEnded(b, &e) })
 }

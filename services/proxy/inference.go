@@ -55,7 +55,7 @@ func (x *exchange) inference() {
 		x.failure = "no node advertises requested model"
 		return
 	}
-	t.job = x.f.p.newJob(x.f.engine.ID, x.id, model)
+	t.job = x.f.newJob(x.id, model)
 	// The watch ends the job the moment the client leaves, however long the
 	// engine takes to notice.
 	watch := context.AfterFunc(x.r.Context(), func() {

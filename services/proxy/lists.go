@@ -14,7 +14,6 @@ import (
 
 	"nvpair/services/proxy/dialect"
 	"nvpair/services/proxy/route"
-	"nvpair/shared/facade"
 )
 
 // list serves a model list: merged over all nodes, or one node's as it is. What a
@@ -34,7 +33,7 @@ func (x *exchange) list(class dialect.Class) {
 		return
 	}
 	if c.Len() > 0 {
-		x.f.notify(facade.NotifyRequestStarted, x.event())
+		x.tellStarted()
 	}
 	s := x.survey(class, q, c)
 	defer s.free()

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"nvpair/internal/jsonrpc"
+	"nvpair/shared/engine"
 	"nvpair/shared/facade"
 	"nvpair/shared/workload"
 )
@@ -240,7 +241,7 @@ type fullLink struct {
 	got []workload.Info
 }
 
-func (l *fullLink) Notify(method string, params any) error {
+func (l *fullLink) NotifySoon(method string, params any) error {
 	if l.full.Load() {
 		return fmt.Errorf("notify %s: %w", method, jsonrpc.ErrQueueFull)
 	}
@@ -263,12 +264,16 @@ func TestAFullLinkLosesNoEndOfAJob(t *testing.T) { // DEC-131
 	synctest.Test(t, func(t *testing.T) {
 		l := &fullLink{}
 		p := &proxy{runID: "r", reporter: newReporter(l, slog.New(slog.DiscardHandler))}
+		var facades []*facadeServer
+		for _, e := range engine.All() {
+			facades = append(facades, &facadeServer{p: p, engine: e})
+		}
 		var wg sync.WaitGroup
 		for worker := range 8 {
 			wg.Go(func() {
 				rng := rand.New(rand.NewPCG(1, uint64(worker)))
 				for i := range 100 {
-					j := p.newJob([]string{"ollama", "lmstudio"}[i%2], fmt.Sprint(worker, "-", i/2), "m")
+					j := facades[i%2].newJob(fmt.Sprint(worker, "-", i/2), "m")
 					<-time.After(time.Duration(rng.IntN(10)) * time.Millisecond)
 					j.place("a")
 					j.place("a") // no change, no event

@@ -45,6 +45,7 @@ type proxy struct {
 	here     machine
 	bodies   bodies
 	buffers  copyBuffers
+	params   sync.Pool // of *[]byte: what is sent on the link for every request
 	reporter *reporter
 	activity activity
 	affinity affinity

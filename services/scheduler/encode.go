@@ -5,7 +5,6 @@ package scheduler
 import (
 	"encoding/json"
 	"strconv"
-	"unicode/utf8"
 
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/schedule"
@@ -22,13 +21,13 @@ func encodePriority(engine string, ranks []schedule.NodeRank) json.RawMessage {
 	}
 	b := make([]byte, 0, size)
 	b = append(b, `{"engine":`...)
-	b = appendString(b, engine)
+	b = jsonrpc.AppendString(b, engine)
 	b = append(b, `,"nodes":[`...)
 	for i, r := range ranks {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(b, r.ID)
+		b = jsonrpc.AppendString(b, r.ID)
 	}
 	b = append(b, ']')
 	for i, r := range ranks {
@@ -38,7 +37,7 @@ func encodePriority(engine string, ranks []schedule.NodeRank) json.RawMessage {
 			b = append(b, ',')
 		}
 		b = append(b, `{"id":`...)
-		b = appendString(b, r.ID)
+		b = jsonrpc.AppendString(b, r.ID)
 		b = append(b, `,"pending":`...)
 		b = strconv.AppendInt(b, int64(r.Pending), 10)
 		b = append(b, `,"gpuPressure":`...)
@@ -51,17 +50,4 @@ func encodePriority(engine string, ranks []schedule.NodeRank) json.RawMessage {
 		b = append(b, ']')
 	}
 	return append(b, '}')
-}
-
-// appendString adds s as a JSON string. Nearly all ids are plain ASCII.
-func appendString(b []byte, s string) []byte {
-	for i := 0; i < len(s); i++ {
-		if s[i] < 0x20 || s[i] >= utf8.RuneSelf || s[i] == '"' || s[i] == '\\' {
-			quoted, _ := jsonrpc.Marshal(s) // a string always encodes
-			return append(b, quoted...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
 }

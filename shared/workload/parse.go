@@ -15,6 +15,14 @@ var errNoObject = errors.New("workloadInfo is missing or null")
 // a known one only in case, for every other reader of the same bytes skips them
 // too. Null counts as absent.
 func Parse(raw json.RawMessage) (Info, error) {
+	if i, ok := scan(raw); ok {
+		return i, nil
+	}
+	return parse(raw)
+}
+
+// parse is Parse for any object.
+func parse(raw json.RawMessage) (Info, error) {
 	var members map[string]json.RawMessage
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &members); err != nil {

@@ -22,9 +22,9 @@ const (
 
 // Sender is the link behind an Outbox.
 type Sender interface {
-	// Notify queues a notification; jsonrpc.ErrQueueFull means not now, any
+	// NotifySoon queues a notification; jsonrpc.ErrQueueFull means not now, any
 	// other error never. It must not block.
-	Notify(method string, params any) error
+	NotifySoon(method string, params any) error
 	// CloseWrite ends the worker's input. It returns at once.
 	CloseWrite()
 }
@@ -86,7 +86,7 @@ func (o *Outbox) Send(i Item) {
 
 // fullLocked offers an item to the link and reports whether it has to wait.
 func (o *Outbox) fullLocked(i *Item) bool {
-	return errors.Is(o.link.Notify(i.Method, i.Params), jsonrpc.ErrQueueFull)
+	return errors.Is(o.link.NotifySoon(i.Method, i.Params), jsonrpc.ErrQueueFull)
 }
 
 func (o *Outbox) waitLocked(i *Item) {
