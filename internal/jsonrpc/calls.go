@@ -39,19 +39,23 @@ func (r Response) Decode() (json.RawMessage, error) {
 
 // Notify queues a notification. Its error is ErrClosed, ErrQueueFull (counted by
 // Dropped) or that of encoding params; params nil are left out.
-func (c *Conn) Notify(method string, params any) error { return c.notify(method, params, false) }
-
-// NotifySoon is Notify for one of many: the frame may wait up to two milliseconds
-// for others, so that a busy link wakes its two ends once for all of them. The
-// order of frames is that of the calls all the same.
-func (c *Conn) NotifySoon(method string, params any) error { return c.notify(method, params, true) }
-
-func (c *Conn) notify(method string, params any, mayLinger bool) error {
+func (c *Conn) Notify(method string, params any) error {
 	b, err := marshalParams(params)
 	if err != nil {
 		return err
 	}
-	err = c.out.message(nil, method, b, mayLinger)
+	return c.notify(method, b, false)
+}
+
+// NotifySoon is Notify for one of many: the frame may wait up to two milliseconds
+// for others, so that a busy link wakes its two ends once for all of them. The
+// order of frames is that of the calls all the same. params are copied.
+func (c *Conn) NotifySoon(method string, params json.RawMessage) error {
+	return c.notify(method, params, true)
+}
+
+func (c *Conn) notify(method string, params json.RawMessage, mayLinger bool) error {
+	err := c.out.message(nil, method, params, mayLinger)
 	if errors.Is(err, ErrQueueFull) {
 		c.dropped.Add(1)
 	}

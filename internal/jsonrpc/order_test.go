@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -128,6 +130,38 @@ func TestFramesOfOneGoroutineKeepTheirOrder(t *testing.T) {
 		}()
 	}
 	all.Wait()
+}
+
+func TestFramesThatMayWaitLeaveTogetherAndInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		c := New(near, Config{Handle: func(*Request) {}})
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = c.Run(t.Context()) }()
+		read := func() string {
+			b := make([]byte, 4096)
+			n, err := far.Read(b)
+			require.NoError(t, err)
+			return string(b[:n])
+		}
+		synctest.Wait() // until it waits for work
+		began := time.Now()
+		require.NoError(t, c.NotifySoon("a", nil))
+		require.NoError(t, c.NotifySoon("b", json.RawMessage(`{"x":1}`)))
+		require.Equal(t, `{"jsonrpc":"2.0","method":"a"}`+"\n"+`{"jsonrpc":"2.0","method":"b","params":{"x":1}}`+"\n", read())
+		require.Equal(t, linger, time.Since(began))
+
+		require.NoError(t, c.NotifySoon("c", nil))
+		require.NoError(t, c.Notify("d", nil))
+		require.Equal(t, `{"jsonrpc":"2.0","method":"c"}`+"\n"+`{"jsonrpc":"2.0","method":"d"}`+"\n", read())
+		require.Equal(t, linger, time.Since(began), "what may not wait takes along what may")
+
+		require.NoError(t, c.NotifySoon("e", nil))
+		c.CloseWrite()
+		require.Contains(t, read(), `"e"`, "nothing is left behind at the end")
+		_ = far.Close()
+		<-ended
+	})
 }
 
 func TestEveryLineIsHeard(t *testing.T) {

@@ -30,7 +30,8 @@ type outQueue struct {
 	responses int         // bytes of responses in buf
 	inFlight  int         // bytes the writer has taken and not yet written
 	inFlightR int         // of these, bytes of responses
-	soon      *time.Timer // wakes the writer for frames that may wait; nil until the first
+	due       bool        // buf is to be written now
+	soon      *time.Timer // makes due a buf of frames that may wait; nil until the first
 	lingers   bool        // soon is armed
 	half      bool        // the outgoing side ends when the queue is empty
 	closed    bool        // the link ends when the queue is empty
@@ -71,15 +72,21 @@ func (q *outQueue) message(id []byte, method string, params json.RawMessage, may
 	if mayLinger && len(q.buf) < lingerBytes {
 		q.lingerLocked()
 	} else {
-		signal(q.wake)
+		q.dueLocked()
 	}
 	return nil
+}
+
+// dueLocked wakes the writer for what is queued.
+func (q *outQueue) dueLocked() {
+	q.due = true
+	signal(q.wake)
 }
 
 // lingerBytes of waiting frames are worth a write.
 const lingerBytes = 64 << 10
 
-// lingerLocked has the writer woken a little later.
+// lingerLocked makes what is queued due a little later.
 func (q *outQueue) lingerLocked() {
 	switch {
 	case q.lingers:
@@ -89,7 +96,7 @@ func (q *outQueue) lingerLocked() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.lingers = false
-			signal(q.wake)
+			q.dueLocked()
 		})
 	default:
 		q.lingers = true
@@ -108,7 +115,7 @@ func (q *outQueue) response(id json.RawMessage, member string, value json.RawMes
 	before := len(q.buf)
 	q.buf = appendResponse(q.buf, id, member, value)
 	q.responses += len(q.buf) - before
-	signal(q.wake)
+	q.dueLocked()
 }
 
 // awaitRoom waits while the queued responses alone exceed the bound. The end of
@@ -145,6 +152,7 @@ func (q *outQueue) take() (batch []byte, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch = append(q.buf, snapshots...)
+	q.due = false
 	q.buf, q.spare = q.spare[:0], batch // spare is free again when the writer takes again
 	q.inFlight, q.inFlightR, q.responses = len(batch), q.responses, 0
 	return batch, ok
@@ -156,7 +164,7 @@ func (q *outQueue) awaitWork() (streams []*Stream, ok bool) {
 	for {
 		q.mu.Lock()
 		ending := q.half || q.closed
-		if len(q.buf) > 0 || len(q.dirty) > 0 || ending {
+		if q.due && len(q.buf) > 0 || len(q.dirty) > 0 || ending {
 			streams, q.dirty = q.dirty, nil
 			for _, s := range streams {
 				s.pending = false

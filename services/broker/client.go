@@ -74,7 +74,7 @@ func (c *client) notify(method string, params any) {
 }
 
 // notifySoon is notify for what comes with every request.
-func (c *client) notifySoon(method string, params any) {
+func (c *client) notifySoon(method string, params json.RawMessage) {
 	if err := c.conn.NotifySoon(method, params); err != nil {
 		c.b.cfg.Log.Debug("event for the client dropped", "method", method, "err", err)
 	}

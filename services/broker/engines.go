@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -25,6 +26,10 @@ const (
 	lookEvery = 5 * time.Second
 	// probeTimeout bounds one look.
 	probeTimeout = 2 * time.Second
+	// maxSilentLooks is how many looks in a row an engine that was there may leave
+	// unanswered: one that loads a model, or a machine under load, is slow. One
+	// that refuses the connection is gone at once.
+	maxSilentLooks = 3
 	// maxProbeBody is as much of an engine's model list as is looked at.
 	maxProbeBody = 4 << 20
 )
@@ -63,39 +68,74 @@ func (f *facades) keep(ctx context.Context, l *workerLink, s *facadeState) {
 func (f *facades) healthyPorts(ctx context.Context, probe *http.Client, s *facadeState) []int {
 	// An engine on its stock port, which then kept the facade from it, is one too.
 	ports := append([]int{s.engine.BasePort, s.engine.FacadePort}, f.b.manifests.ports(s.engine.ID)...)
-	up := make([]bool, len(ports))
+	seen := make([]sight, len(ports))
 	var wg sync.WaitGroup
 	for i, port := range ports {
 		if port != s.boundPort() && slices.Index(ports, port) == i {
-			wg.Go(func() { up[i] = healthy(ctx, probe, port) })
+			wg.Go(func() { seen[i] = look(ctx, probe, port) })
 		}
 	}
 	wg.Wait()
+	return s.judge(ports, seen)
+}
+
+// judge returns the ports that count as healthy.
+func (s *facadeState) judge(ports []int, seen []sight) []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	silent := make(map[int]int)
 	var healthy []int
 	for i, port := range ports {
-		if up[i] {
+		if seen[i] == silence && slices.Contains(s.backends, port) {
+			silent[port] = s.silent[port] + 1
+		}
+		if seen[i] == engineThere || silent[port] > 0 && silent[port] < maxSilentLooks {
 			healthy = append(healthy, port)
 		}
 	}
+	s.silent = silent
 	return healthy
 }
 
-// healthy asks whether that engine is there (BR-69): an answer of another kind of
+// sight is what a look at a port found.
+type sight int
+
+const (
+	nothing     sight = iota // nobody listens, or it is something else
+	engineThere              // an engine that answers
+	silence                  // somebody listens and does not answer in time
+)
+
+// look asks whether an engine is at that port (BR-69): an answer of another kind of
 // server is none. The probe's header keeps our own facades from being taken for
 // engines.
-func healthy(ctx context.Context, probe *http.Client, port int) bool {
+func look(ctx context.Context, probe *http.Client, port int) sight {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/v1/models", port), nil)
 	if err != nil {
-		return false
+		return nothing
 	}
 	req.Header.Set("X-NVPAIR-Engine-Identity-Probe", "1")
 	resp, err := probe.Do(req)
 	if err != nil {
-		return false
+		return unanswered(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxProbeBody))
-	return err == nil && resp.StatusCode == http.StatusOK && gjson.GetBytes(raw, "object").Str == "list"
+	switch {
+	case err != nil:
+		return unanswered(err)
+	case resp.StatusCode == http.StatusOK && gjson.GetBytes(raw, "object").Str == "list":
+		return engineThere
+	}
+	return nothing
+}
+
+func unanswered(err error) sight {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return silence
+	}
+	return nothing
 }
 
 // tell passes a change on to the proxy and the record.

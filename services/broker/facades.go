@@ -54,6 +54,7 @@ type facadeState struct {
 	ready    json.RawMessage // its last ready payload; nil while it is down
 	backends []int           // ports of the own engines as last told to the proxy
 	told     bool            // backends is what the proxy has
+	silent   map[int]int     // looks in a row that an engine left unanswered, by port
 	nodes    *jsonrpc.Stream // directory pushes; nil until it subscribed
 }
 
@@ -83,7 +84,7 @@ func proxySpawned(ctx context.Context, b *Broker, l *workerLink) {
 func (b *Broker) proxyEnded() {
 	for _, s := range b.facades.list {
 		s.mu.Lock()
-		s.up, s.port, s.fallback, s.ready, s.backends, s.told, s.nodes = false, 0, false, nil, nil, false, nil
+		s.up, s.port, s.fallback, s.ready, s.backends, s.told, s.silent, s.nodes = false, 0, false, nil, nil, false, nil, nil
 		s.services.Store(nil)
 		s.mu.Unlock()
 		b.registrations.remove(s.engine.ServiceKey)

@@ -18,17 +18,58 @@ import (
 	"nvpair/services/proxy/route"
 )
 
-const copyBuffer = 32 << 10
+// A stream of tokens needs little memory, and there may be thousands; a long
+// answer that is there at once goes quicker in large pieces.
+const (
+	smallCopy = 4 << 10
+	largeCopy = 32 << 10
+)
 
-// copyBuffers lends the memory of running streams.
-type copyBuffers struct{ pool sync.Pool }
+// copyBuffers lends the memory of running answers.
+type copyBuffers struct{ small, large sync.Pool }
 
-func (b *copyBuffers) take() *[]byte {
-	if kept, ok := b.pool.Get().(*[]byte); ok {
-		return kept
+// copyBuffer is the memory of one answer.
+type copyBuffer struct {
+	from  *copyBuffers
+	bytes []byte
+	lent  *[]byte
+}
+
+// take lends a buffer for an answer of that length, negative for unknown.
+func (b *copyBuffers) take(length int64) *copyBuffer {
+	c := &copyBuffer{from: b}
+	c.lend(length > smallCopy)
+	return c
+}
+
+func (c *copyBuffer) lend(large bool) {
+	pool, size := &c.from.small, smallCopy
+	if large {
+		pool, size = &c.from.large, largeCopy
 	}
-	fresh := make([]byte, copyBuffer)
-	return &fresh
+	c.lent, _ = pool.Get().(*[]byte)
+	if c.lent == nil {
+		fresh := make([]byte, size)
+		c.lent = &fresh
+	}
+	c.bytes = *c.lent
+}
+
+// filled changes to a larger buffer after a read that filled this one. The bytes
+// must have been used.
+func (c *copyBuffer) filled() {
+	if len(c.bytes) < largeCopy {
+		c.giveBack()
+		c.lend(true)
+	}
+}
+
+func (c *copyBuffer) giveBack() {
+	if len(c.bytes) < largeCopy {
+		c.from.small.Put(c.lent)
+	} else {
+		c.from.large.Put(c.lent)
+	}
 }
 
 // attempt is one dispatch to one node. Its context is derived from the request's:
@@ -177,7 +218,7 @@ func (a *attempt) first(buf []byte) (n int, ended bool, err error) {
 
 // serve gives the answer to the client: its head, the n bytes in buf, and the
 // rest as it comes. It reports how the stream ended.
-func (a *attempt) serve(buf []byte, n int, ended bool) outcome {
+func (a *attempt) serve(buf *copyBuffer, n int, ended bool) outcome {
 	x := a.x
 	x.status = a.resp.StatusCode
 	a.budget.met()
@@ -194,7 +235,7 @@ func (a *attempt) serve(buf []byte, n int, ended bool) outcome {
 	}
 	x.w.WriteHeader(a.resp.StatusCode)
 	switch {
-	case n > 0 && !s.write(buf[:n]):
+	case n > 0 && !s.write(buf.bytes[:n]):
 		return s.outcome(nil)
 	case n == 0 && !ended: // a head that is passed on before its body (PX-73)
 		s.arm()
@@ -203,8 +244,12 @@ func (a *attempt) serve(buf []byte, n int, ended bool) outcome {
 		}
 	}
 	for !ended {
-		n, err := a.resp.Body.Read(buf)
-		if n > 0 && !s.write(buf[:n]) {
+		if n == len(buf.bytes) {
+			buf.filled()
+		}
+		var err error
+		n, err = a.resp.Body.Read(buf.bytes)
+		if n > 0 && !s.write(buf.bytes[:n]) {
 			return s.outcome(nil)
 		}
 		if err != nil {

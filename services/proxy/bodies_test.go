@@ -198,7 +198,7 @@ func TestMemoryOfBodiesIsGivenBack(t *testing.T) {
 		size, declared int64
 		err            error
 	}{
-		{0, 0, nil}, {1, 1, nil}, {100, -1, nil}, {pooledBody, pooledBody, nil}, {pooledBody + 1, -1, nil}, {mib, mib, nil},
+		{0, 0, nil}, {1, 1, nil}, {100, -1, nil}, {smallBody, smallBody, nil}, {smallBody + 1, -1, nil}, {largeBody + 1, -1, nil}, {mib, mib, nil},
 		{mib, -1, nil}, {maxReplay, maxReplay, nil}, {maxReplay, -1, nil}, {maxReplay + 1, maxReplay + 1, errLarge},
 		{maxReplay + 1, -1, errLarge},
 	} {

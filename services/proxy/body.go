@@ -10,8 +10,12 @@ import (
 	"sync/atomic"
 )
 
-// pooledBody is the largest buffer kept for reuse.
-const pooledBody = 64 << 10
+// Buffers of these sizes are kept for reuse: most requests are small, and a long
+// prompt is a few hundred kilobytes.
+const (
+	smallBody = 64 << 10
+	largeBody = 512 << 10
+)
 
 var (
 	errMemory = errors.New("too many large requests at once")
@@ -23,7 +27,19 @@ type bodies struct {
 	replay int64 // the largest body that is held; of a larger one so much and one byte
 	most   int64 // bound of held
 	held   atomic.Int64
-	pool   sync.Pool // of *[]byte with up to pooledBody bytes
+	small  sync.Pool // of *[]byte with up to smallBody bytes and one
+	large  sync.Pool // of *[]byte with up to largeBody bytes and one
+}
+
+// pool returns where buffers of that size are kept, nil for nowhere.
+func (b *bodies) pool(size int64) *sync.Pool {
+	switch {
+	case size <= smallBody+1:
+		return &b.small
+	case size <= largeBody+1:
+		return &b.large
+	}
+	return nil
 }
 
 // body is a request's body, held whole.
@@ -42,7 +58,7 @@ func (b *bodies) read(r *http.Request) (*body, error) {
 	}
 	size := r.ContentLength
 	if size < 0 {
-		size = pooledBody
+		size = smallBody
 	}
 	size = min(size, b.replay)
 	if err := held.grow(size + 1); err != nil { // one more than the body, to see its end
@@ -76,20 +92,29 @@ func (h *body) grow(size int64) error {
 		return errMemory
 	}
 	h.cost = size
-	if h.bytes == nil && size <= pooledBody+1 {
-		if kept, ok := h.owner.pool.Get().(*[]byte); ok {
-			h.bytes = (*kept)[:0]
-			if int64(cap(h.bytes)) >= size {
-				return nil
-			}
-		}
-		h.bytes = make([]byte, 0, max(size, 4<<10))
-		return nil
-	}
-	grown := make([]byte, len(h.bytes), size)
+	grown := h.owner.buffer(size)[:len(h.bytes)]
 	copy(grown, h.bytes)
+	h.owner.keep(h.bytes)
 	h.bytes = grown
 	return nil
+}
+
+// buffer returns an empty buffer with room for size bytes.
+func (b *bodies) buffer(size int64) []byte {
+	if pool := b.pool(size); pool != nil {
+		if kept, ok := pool.Get().(*[]byte); ok && int64(cap(*kept)) >= size {
+			return (*kept)[:0]
+		}
+	}
+	return make([]byte, 0, max(size, 4<<10))
+}
+
+// keep takes a buffer back that nobody uses any more.
+func (b *bodies) keep(buf []byte) {
+	if pool := b.pool(int64(cap(buf))); pool != nil && cap(buf) > 0 {
+		kept := buf[:0]
+		pool.Put(&kept)
+	}
 }
 
 // free gives the memory back. It may be called more than once, but nobody may
@@ -100,9 +125,6 @@ func (h *body) free() {
 	}
 	h.owner.held.Add(-h.cost)
 	h.cost = 0
-	if c := cap(h.bytes); c > 0 && c <= pooledBody+1 {
-		kept := h.bytes[:0]
-		h.owner.pool.Put(&kept)
-	}
+	h.owner.keep(h.bytes)
 	h.bytes = nil
 }

@@ -136,9 +136,9 @@ func (x *exchange) pass(a *attempt) {
 		return
 	}
 	x.started()
-	buf := x.f.p.buffers.take()
-	defer x.f.p.buffers.pool.Put(buf)
-	out := a.serve(*buf, 0, x.r.Method == http.MethodHead)
+	buf := x.f.p.buffers.take(a.resp.ContentLength)
+	defer buf.giveBack()
+	out := a.serve(buf, 0, x.r.Method == http.MethodHead)
 	if out.err != nil && !errorsIsTerminator(out.err) {
 		x.failure = out.err.Error()
 	}

@@ -35,7 +35,7 @@ type reporter struct {
 
 // notifier is the part of a link that events need.
 type notifier interface {
-	NotifySoon(method string, params any) error
+	NotifySoon(method string, params json.RawMessage) error
 }
 
 func newReporter(l notifier, log *slog.Logger) *reporter {
@@ -53,7 +53,7 @@ func (r *reporter) report(info workload.Info) {
 
 func (r *reporter) sendLocked(info workload.Info) bool {
 	r.buf = appendEvent(r.buf[:0], &info)
-	err := r.link.NotifySoon(workload.Method(info.State), json.RawMessage(r.buf)) // the link copies it
+	err := r.link.NotifySoon(workload.Method(info.State), r.buf) // the link copies it
 	return !errors.Is(err, jsonrpc.ErrQueueFull)
 }
 

@@ -300,6 +300,23 @@ func TestFiveOfManyOwnersAreTried(t *testing.T) { // PX-59
 	r.awaitTrace("queued@-", "queued@a", "queued@b", "queued@c", "queued@d", "queued@e", "running@e", "failed@e")
 }
 
+// Ollama answers so, whichever model it holds.
+func TestARequestWithoutAModelIsNotRepeated(t *testing.T) {
+	r := newRig(t)
+	asked := make(chan struct{}, 10)
+	r.addNode("a", fakeEngine(t, func(w http.ResponseWriter, req *http.Request) {
+		asked <- struct{}{}
+		answers(http.StatusNotFound, `{"error":"model '' not found"}`)(w, req)
+	}))
+	for _, body := range []string{`{}`, `{"model":null}`, `{"model":7}`, `{"options":{"model":"m"}}`} {
+		status, got, _ := r.post("/api/generate", body)
+		require.Equal(t, http.StatusNotFound, status)
+		require.Contains(t, got, "not found")
+		<-asked
+		require.Empty(t, asked, "asked once")
+	}
+}
+
 func TestAControlRequestIsSentOnce(t *testing.T) { // PX-63
 	r := newRig(t)
 	var tries atomic.Int32

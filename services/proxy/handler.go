@@ -3,7 +3,6 @@
 package proxy
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -148,7 +147,7 @@ func (x *exchange) tell(method string, params func([]byte) []byte) {
 		buf = new([]byte)
 	}
 	*buf = params((*buf)[:0])
-	if err := p.link.NotifySoon(x.f.engine.ID+":"+method, json.RawMessage(*buf)); err != nil { // the link copies them
+	if err := p.link.NotifySoon(x.f.engine.ID+":"+method, *buf); err != nil { // the link copies them
 		x.f.log.Debug("notification dropped", "method", method, "err", err)
 	}
 	p.params.Put(buf)

@@ -282,8 +282,8 @@ func (t *task) retry(a *attempt) bool {
 		return true
 	}
 	switch s := a.resp.StatusCode; {
-	case s == http.StatusNotFound && strings.HasPrefix(a.resp.Header.Get("Content-Type"), "text/plain"):
-		return false // no such route, rather than no such model
+	case s == http.StatusNotFound && (t.model == "" || strings.HasPrefix(a.resp.Header.Get("Content-Type"), "text/plain")):
+		return false // no such route, or no model named, rather than a model that is elsewhere
 	case s == http.StatusNotFound, s == http.StatusRequestTimeout, s == http.StatusTooManyRequests:
 		return t.worthRepeating()
 	case s == http.StatusNotImplemented:
@@ -311,9 +311,9 @@ func (t *task) commit(a *attempt, final bool) bool {
 	if a.err != nil {
 		return t.lost(a.err)
 	}
-	buf := x.f.p.buffers.take()
-	defer x.f.p.buffers.pool.Put(buf)
-	n, ended, err := a.first(*buf)
+	buf := x.f.p.buffers.take(a.resp.ContentLength)
+	defer buf.giveBack()
+	n, ended, err := a.first(buf.bytes)
 	switch {
 	case err != nil && !final:
 		return x.r.Context().Err() != nil
@@ -330,8 +330,8 @@ func (t *task) commit(a *attempt, final bool) bool {
 		t.job.run()
 	}
 	x.status = a.resp.StatusCode
-	x.f.p.affinity.note(x, (*buf)[:n], place{a.node.ID, a.node.Addrs[0]})
-	t.result = a.serve(*buf, n, ended)
+	x.f.p.affinity.note(x, buf.bytes[:n], place{a.node.ID, a.node.Addrs[0]})
+	t.result = a.serve(buf, n, ended)
 	if t.result.err != nil {
 		x.failure = t.result.err.Error()
 	}

@@ -55,7 +55,7 @@ func (x *exchange) list(class dialect.Class) {
 // passOn gives the client the only node's answer, which has been read.
 func (x *exchange) passOn(node *route.Node, a *listAnswer) {
 	all := a.held.bytes
-	out := (&attempt{x: x, node: node, addr: node.Addrs[0], resp: a.resp}).serve(all, len(all), true)
+	out := (&attempt{x: x, node: node, addr: node.Addrs[0], resp: a.resp}).serve(&copyBuffer{bytes: all}, len(all), true)
 	if out.err != nil {
 		x.failure = out.err.Error()
 	}

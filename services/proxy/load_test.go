@@ -241,14 +241,14 @@ type fullLink struct {
 	got []workload.Info
 }
 
-func (l *fullLink) NotifySoon(method string, params any) error {
+func (l *fullLink) NotifySoon(method string, params json.RawMessage) error {
 	if l.full.Load() {
 		return fmt.Errorf("notify %s: %w", method, jsonrpc.ErrQueueFull)
 	}
 	var e struct {
 		Info workload.Info `json:"workloadInfo"`
 	}
-	if err := json.Unmarshal(params.(json.RawMessage), &e); err != nil {
+	if err := json.Unmarshal(params, &e); err != nil {
 		return err
 	}
 	if method != workload.Method(e.Info.State) {

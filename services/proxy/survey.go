@@ -177,7 +177,7 @@ func (s *survey) judge(resp *upstream.Response) answerKind {
 // itself or beside the others.
 func (s *survey) read(resp *upstream.Response) (*body, error) {
 	in := &share{r: io.LimitReader(resp.Body, maxListBytes+1), left: &s.left}
-	size := min(resp.ContentLength, pooledBody) // no more on a mere promise
+	size := min(resp.ContentLength, smallBody) // no more on a mere promise
 	held, err := s.x.f.p.bodies.read(&http.Request{Body: io.NopCloser(in), ContentLength: size})
 	if err == nil && len(held.bytes) > maxListBytes {
 		err = errLarge

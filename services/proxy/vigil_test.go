@@ -148,7 +148,7 @@ func TestTheHeaderTimeoutIsOffUnlessItIsSet(t *testing.T) {
 }
 
 func TestHeadersWithoutContentUseUpTheBudget(t *testing.T) {
-	r := newRigHeaders(t, 30*time.Millisecond)
+	r := newRigHeaders(t, 300*time.Millisecond) // the fifth head must arrive in it
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		w.WriteHeader(http.StatusOK)

@@ -24,7 +24,7 @@ const (
 type Sender interface {
 	// NotifySoon queues a notification; jsonrpc.ErrQueueFull means not now, any
 	// other error never. It must not block.
-	NotifySoon(method string, params any) error
+	NotifySoon(method string, params json.RawMessage) error
 	// CloseWrite ends the worker's input. It returns at once.
 	CloseWrite()
 }

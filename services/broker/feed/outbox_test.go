@@ -27,7 +27,7 @@ type fakeLink struct {
 	closed bool
 }
 
-func (l *fakeLink) NotifySoon(method string, params any) error {
+func (l *fakeLink) NotifySoon(method string, params json.RawMessage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -5,30 +5,19 @@ package dialect
 import (
 	"bytes"
 	"strings"
-	"unsafe"
-
-	"github.com/tidwall/gjson"
 )
 
 // Model returns the model that a JSON body names, as the client spelled it, or
 // "" for none. Of several the last counts, as in the engines; Ollama's also fold
 // the case of the key (DEC-136).
 func Model(engine string, body []byte) string {
-	model := ""
-	// gjson works on strings; the body is only read meanwhile, so it may be
-	// looked at as one without a copy of up to 32 MiB.
-	text := unsafe.String(unsafe.SliceData(body), len(body))
-	gjson.Parse(text).ForEach(func(key, value gjson.Result) bool {
-		named := key.Str == "model" || (engine == Ollama && strings.EqualFold(key.Str, "model"))
-		if named {
-			model = ""
-			if value.Type == gjson.String {
-				model = value.Str
-			}
+	var model []byte // the value as it is written
+	eachMember(body, func(key, value []byte) {
+		if isName(key, "model", engine == Ollama) {
+			model = value
 		}
-		return true
 	})
-	return strings.Clone(model) // the body's memory is used again
+	return text(model)
 }
 
 // maxKey is the longest model key that is built without the heap.

@@ -4,10 +4,6 @@ package dialect
 
 import (
 	"bytes"
-	"strings"
-	"unsafe"
-
-	"github.com/tidwall/gjson"
 )
 
 // maxResponseID bounds the id of a response.
@@ -33,9 +29,14 @@ func ResponseID(begin []byte) string {
 
 // Previous returns the id of the response that a request continues, or "".
 func Previous(body []byte) string {
-	id := gjson.Get(unsafe.String(unsafe.SliceData(body), len(body)), "previous_response_id") // read only meanwhile
-	if id.Type != gjson.String || len(id.Str) > maxResponseID {
+	id := ""
+	eachMember(body, func(key, value []byte) {
+		if isName(key, "previous_response_id", false) {
+			id = text(value)
+		}
+	})
+	if len(id) > maxResponseID {
 		return ""
 	}
-	return strings.Clone(id.Str) // the body's memory is used again
+	return id
 }

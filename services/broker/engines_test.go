@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAnEngineMayBeSilentForAWhile(t *testing.T) {
+	s := &facadeState{}
+	ports := []int{1, 2}
+	for _, tt := range []struct {
+		seen []sight
+		want []int
+	}{
+		{[]sight{silence, engineThere}, []int{2}}, // one that was never there need not be waited for
+		{[]sight{engineThere, engineThere}, []int{1, 2}},
+		{[]sight{silence, nothing}, []int{1}},
+		{[]sight{silence, nothing}, []int{1}},
+		{[]sight{silence, engineThere}, []int{2}},
+		{[]sight{engineThere, engineThere}, []int{1, 2}},
+		{[]sight{silence, silence}, []int{1, 2}},
+		{[]sight{engineThere, nothing}, []int{1}},
+	} {
+		got := s.judge(ports, tt.seen)
+		require.Equal(t, tt.want, got, "%v", tt.seen)
+		s.backends = got
+	}
+}
+
+func TestALookTellsAnEngineFromWhatIsNone(t *testing.T) {
+	release := make(chan struct{})
+	answers := map[string]string{"engine": `{"object":"list","data":[]}`, "null": `{"object":"list","data":null}`, "other": `{"error":"x"}`, "text": `hello`}
+	want := map[string]sight{"engine": engineThere, "null": engineThere, "other": nothing, "text": nothing}
+	probe := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for name, body := range answers {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
+		require.Equal(t, want[name], look(context.Background(), probe, s.Listener.Addr().(*net.TCPAddr).Port), name)
+		s.Close()
+		require.Equal(t, nothing, look(context.Background(), probe, s.Listener.Addr().(*net.TCPAddr).Port), "refused")
+	}
+	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer mute.Close()
+	defer close(release)
+	probe.Timeout = 20 * time.Millisecond
+	require.Equal(t, silence, look(context.Background(), probe, mute.Listener.Addr().(*net.TCPAddr).Port))
+}
