@@ -6,10 +6,12 @@ require (
 	github.com/Microsoft/go-winio v0.6.4
 	github.com/google/renameio/v2 v2.0.2
 	github.com/google/uuid v1.6.0
+	github.com/miekg/dns v1.1.73
 	github.com/sourcegraph/jsonrpc2 v0.2.3
 	github.com/stretchr/testify v1.12.1
 	github.com/tidwall/gjson v1.20.3
 	go.uber.org/goleak v1.3.0
+	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.50.0
 )
 

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mdns_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/stretchr/testify/require"
+
+	"nvpair/internal/mdns"
+)
+
+const (
+	probeAlpha    = "probe alpha._x._tcp.local."
+	announceAlpha = "announce alpha._x._tcp.local. v=1"
+	goodbyeAlpha  = "goodbye alpha._x._tcp.local."
+	ms            = time.Millisecond
+)
+
+func TestAServiceIsProbedAnnouncedAndWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := w.run(w.machine("192.0.2.1/24"))
+		p := w.publish(n, alphaService)
+		pass(125 * time.Second)
+		const us = "192.0.2.1"
+		require.Equal(t, []line{
+			{0, us, probeAlpha}, {250 * ms, us, probeAlpha}, {500 * ms, us, probeAlpha},
+			{750 * ms, us, announceAlpha}, {1750 * ms, us, announceAlpha},
+			{60750 * ms, us, announceAlpha}, {120750 * ms, us, announceAlpha},
+		}, w.sent())
+
+		p.Withdraw()
+		p.Withdraw()
+		pass(200 * time.Second)
+		require.Equal(t, []line{{125 * time.Second, us, goodbyeAlpha}}, w.sent())
+	})
+}
+
+func TestAChangedTextIsAnnouncedAtOnceAndAtMostOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := w.run(w.machine("192.0.2.1/24"))
+		p := w.publish(n, alphaService)
+		pass(2500 * ms)
+		w.sent()
+
+		text := []string{"v=2"}
+		require.NoError(t, p.SetTXT(text))
+		text[0] = "changed later"
+		pass(300 * ms)
+		require.NoError(t, p.SetTXT([]string{"v=3"}))
+		pass(100 * ms)
+		require.NoError(t, p.SetTXT([]string{"v=4"}))
+		pass(1600 * ms)
+		require.NoError(t, p.SetTXT([]string{"v=4"})) // no change
+		require.Error(t, p.SetTXT([]string{strings.Repeat("x", 256)}))
+		pass(56500 * ms) // to 61 s
+		const us, name = "192.0.2.1", "announce alpha._x._tcp.local. "
+		require.Equal(t, []line{{2500 * ms, us, name + "v=2"}, {3500 * ms, us, name + "v=4"}, {60750 * ms, us, name + "v=4"}},
+			w.sent(), "the periodic one stays where it was")
+	})
+}
+
+func TestATextChangedWhileProbingIsTheFirstAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := w.run(w.machine("192.0.2.1/24"))
+		p := w.publish(n, alphaService)
+		pass(600 * ms)
+		require.NoError(t, p.SetTXT(nil))
+		pass(400 * ms)
+		require.Equal(t, line{750 * ms, "192.0.2.1", "announce alpha._x._tcp.local. "}, w.sent()[3])
+	})
+}
+
+func TestRunSaysGoodbyeForAllBeforeItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.machine("192.0.2.1/24")
+		h.Attach("eth1", "other", "198.51.100.1/24")
+		n := w.run(h)
+		w.publish(n, alphaService)
+		w.publish(n, mdns.Service{Instance: "b", Type: "_y._tcp"})
+		pass(5 * time.Second)
+		w.sent()
+		n.stop()
+		require.Equal(t, []line{{5 * time.Second, "192.0.2.1", goodbyeAlpha}, {5 * time.Second, "198.51.100.1", goodbyeAlpha},
+			{5 * time.Second, "192.0.2.1", "goodbye b._y._tcp.local."},
+			{5 * time.Second, "198.51.100.1", "goodbye b._y._tcp.local."}}, w.sent())
+		require.Empty(t, n.Links())
+	})
+}
+
+func TestAnInstanceIsPublishedOnce(t *testing.T) {
+	n := mdns.New(mdns.Config{})
+	p, err := n.Publish(alphaService)
+	require.NoError(t, err)
+	again := alphaService
+	again.Instance = "ALPHA"
+	_, err = n.Publish(again)
+	require.Error(t, err)
+	p.Withdraw()
+	_, err = n.Publish(again)
+	require.NoError(t, err)
+	_, err = n.Publish(mdns.Service{Type: serviceType})
+	require.Error(t, err)
+	_, err = n.Browse("..", nil)
+	require.Error(t, err)
+}
+
+func TestEachInterfaceHearsItsOwnAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.machine("192.0.2.1/24")
+		h.Attach("eth1", "other", "198.51.100.1/24", "198.51.100.2/24")
+		other := w.Host()
+		other.Attach("eth0", "other", "198.51.100.9/24")
+		n := w.run(h)
+		w.publish(n, alphaService)
+		_, seen := w.browse(w.run(other))
+		pass(time.Second)
+		list := seen.take()
+		require.Len(t, list, 1)
+		require.Equal(t, mdns.Sighting{Instance: "alpha", Host: "alpha.local", Port: 8080, TXT: []string{"v=1"},
+			Addrs:     []netip.Addr{netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("198.51.100.2")},
+			Interface: 1, Source: netip.MustParseAddr("198.51.100.1"), TTL: 120 * time.Second}, list[0])
+	})
+}
+
+func TestAChangeOfInterfacesSettlesAndIsAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.Host()
+		n := w.run(h)
+		w.publish(n, alphaService)
+		w.browse(n)
+		pass(5 * time.Second)
+		require.Empty(t, w.sent(), "there is no interface")
+		require.Empty(t, n.Links())
+
+		h.Attach("eth0", lan, "192.0.2.1/24") // noticed by polling at 10 s
+		pass(8 * time.Second)                 // to 13 s
+		const us = "192.0.2.1"
+		query := "query PTR " + ptrQuestion
+		list := w.sent()
+		require.Equal(t, []line{{11500 * ms, us, announceAlpha}, {11500 * ms, us, query}}, list[:2])
+		require.Equal(t, line{12500 * ms, us, announceAlpha}, list[len(list)-1])
+		require.Len(t, n.Links(), 1)
+
+		h.Attach("eth1", "other", "198.51.100.1/24")
+		for range 10 { // a burst counts as one
+			n.NetworkChanged()
+			pass(100 * ms)
+		}
+		pass(400 * ms)
+		require.Empty(t, w.sent())
+		pass(200 * ms)
+		at := 14500 * ms
+		require.Equal(t, []line{{at, us, announceAlpha}, {at, "198.51.100.1", announceAlpha}, {at, us, query},
+			{at, "198.51.100.1", query}}, w.sent()[:4])
+
+		h.Detach("eth0")
+		h.Detach("eth1")
+		n.NetworkChanged()
+		pass(20 * time.Second)
+		require.Len(t, n.Links(), 2, "an empty list keeps the last good one")
+		require.Error(t, n.Links()[0].Err)
+	})
+}
+
+func TestOnlyConfiguredInterfacesAreUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.machine("192.0.2.1/24")
+		h.Attach("eth1", lan, "192.0.2.2/24")
+		n := w.runWith(mdns.Config{Network: h, Interfaces: []string{"eth1", "eth7"}})
+		w.publish(n, alphaService)
+		pass(2 * time.Second)
+		for _, l := range w.sent() {
+			require.Equal(t, "192.0.2.2", l.from)
+		}
+		require.Equal(t, "eth1", n.Links()[0].Name)
+	})
+}
+
+func TestFailuresToSendAreCountedAndWarnedOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.machine("192.0.2.1/24")
+		h.Attach("eth1", "other", "198.51.100.1/24")
+		n := w.run(h)
+		w.publish(n, alphaService)
+		b, _ := w.browse(n)
+		failure := errors.New("no route to host")
+		ask := func() []mdns.Link { b.Query(); pass(time.Second); return n.Links() }
+
+		h.Break("eth1", failure)
+		for i := 1; i <= 3; i++ {
+			links := ask()
+			require.Zero(t, links[0].FailedQueries)
+			require.Equal(t, i, links[1].FailedQueries)
+			require.ErrorIs(t, links[1].Err, failure)
+		}
+		require.Zero(t, n.log.count("WARN"))
+
+		h.Break("eth0", failure)
+		for range 3 {
+			ask()
+		}
+		require.Equal(t, 1, n.log.count("multicast cannot be sent on any interface"))
+		require.Equal(t, 2, n.log.count("no route to host"), "in that line, once for each interface")
+
+		h.Break("eth1", nil)
+		links := ask()
+		require.Equal(t, []int{4, 0}, []int{links[0].FailedQueries, links[1].FailedQueries})
+		require.NoError(t, links[1].Err)
+		h.Break("eth1", failure)
+		ask()
+		require.Equal(t, 2, n.log.count("WARN"))
+	})
+}
+
+func TestASocketThatFailsIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h, other := w.machine("192.0.2.1/24"), w.machine("192.0.2.2/24")
+		n := w.run(h)
+		_, seen := w.browse(n)
+		h.Deafen(errors.New("no buffer space"))
+		pass(30 * time.Second)
+		require.Equal(t, 1, n.log.count("multicast cannot be received"))
+		h.Deafen(nil)
+		pass(10 * time.Second)
+		w.publish(w.run(other), alphaService)
+		pass(time.Second)
+		require.Len(t, seen.take(), 1)
+	})
+}
+
+func TestANamesakeIsLoggedOnceAndChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first, second := w.run(w.machine("192.0.2.1/24")), w.run(w.machine("192.0.2.2/24"))
+		w.publish(first, alphaService)
+		pass(10 * time.Second)
+		w.sent()
+		namesake := alphaService
+		namesake.TXT = []string{"v=2"}
+		_, seen := w.browse(first)
+		w.publish(second, namesake)
+		pass(50 * time.Second)
+		var answers, announcements int
+		for _, l := range w.sent() {
+			switch {
+			case strings.HasPrefix(l.what, "reply SRV TXT/"):
+				answers++
+			case strings.HasPrefix(l.what, "announce "):
+				announcements++
+				require.Equal(t, "192.0.2.2", l.from)
+			}
+		}
+		require.LessOrEqual(t, answers, 3, "one for each probe")
+		require.Equal(t, 2, announcements, "those of the new one only")
+		pass(200 * time.Second)
+		require.Equal(t, 1, first.log.count("instance name is used by another host too"))
+		require.Equal(t, 1, second.log.count("instance name is used by another host too"))
+
+		texts := map[string]bool{}
+		for _, s := range seen.take() {
+			require.Equal(t, "alpha", s.Instance)
+			texts[s.TXT[0]] = true
+		}
+		require.Equal(t, map[string]bool{"v=1": true, "v=2": true}, texts)
+	})
+}
+
+func TestDefendingANameDoesNotFloodTheLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.publish(w.run(w.machine("192.0.2.1/24")), alphaService)
+		pass(10 * time.Second)
+		w.sent()
+		for range 1000 { // a hostile prober, for 10 s
+			w.ask("192.0.2.66:5353", func(m *dns.Msg) {
+				m.Question[0] = dns.Question{Name: "alpha._x._tcp.local.", Qtype: dns.TypeANY, Qclass: dns.ClassINET}
+				m.Ns = []dns.RR{record(t, "alpha._x._tcp.local. 120 IN SRV 0 0 1 b.local.")}
+			})
+			pass(10 * ms)
+		}
+		answers := 0
+		for _, l := range w.sent() {
+			if l.from == "192.0.2.1" {
+				answers++
+			}
+		}
+		require.LessOrEqual(t, answers, 41, "one in 250 ms")
+		require.Greater(t, answers, 30)
+	})
+}
