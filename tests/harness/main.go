@@ -5,6 +5,7 @@ package harness
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -22,6 +23,16 @@ func Main(m *testing.M) {
 		}
 		os.Exit(code)
 	}))
+}
+
+// RequireProgram skips the test if this machine lacks one of these programs, or fails it if CI=true is set.
+func RequireProgram(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			Lacking(t, name)
+		}
+	}
 }
 
 // Lacking ends a test whose needs this machine does not meet: skipped on a developer's machine, failed in CI, where a
