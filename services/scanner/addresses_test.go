@@ -19,14 +19,15 @@ func TestAddressesAreRanked(t *testing.T) {
 		{"8.8.8.8 100.64.0.1 192.168.1.9", "192.168.1.9 8.8.8.8 100.64.0.1"}, // DI-24
 		{"192.168.0.1 172.16.0.1 10.0.0.1", "10.0.0.1 172.16.0.1 192.168.0.1"},
 		{"10.0.0.9 10.0.0.10", "10.0.0.10 10.0.0.9"}, // as strings (DI-23)
-		{"v10.0.0.1 8.8.8.8", "8.8.8.8 10.0.0.1"},
+		{"v10.0.0.1 8.8.8.8", "8.8.8.8"},             // DI-25
+		{"v10.0.0.1", "10.0.0.1"},
 		{"v10.0.0.1 10.0.0.1 10.0.0.2", "10.0.0.1 10.0.0.2"}, // DI-27
 		{"10.0.0.5 10.0.0.4 10.0.0.3 10.0.0.2 10.0.0.1", "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4"},
 	} {
 		var all []candidate
 		for text := range strings.FieldsSeq(tt.in) {
 			bare, virtual := strings.CutPrefix(text, "v")
-			all = append(all, candidate{netip.MustParseAddr(bare), virtual})
+			all = append(all, candidate{addr: netip.MustParseAddr(bare), virtual: virtual})
 		}
 		for range 2 {
 			require.Equal(t, tt.want, strings.Join(rank(all), " "), tt.in)
@@ -45,8 +46,9 @@ func TestVirtualInterfacesAreKnownByName(t *testing.T) {
 }
 
 func TestThisMachineHasPublishableAddressesOrNone(t *testing.T) {
-	ips, err := localAddresses()
+	all, err := localCandidates(nil, clues{route: routeSource()})
 	require.NoError(t, err)
+	ips := rank(all)
 	require.LessOrEqual(t, len(ips), maxAddresses)
 	for _, ip := range ips {
 		require.True(t, publishable(netip.MustParseAddr(ip)), ip)

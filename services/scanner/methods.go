@@ -3,8 +3,11 @@
 package scanner
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
+	"time"
 
 	"nvpair/internal/appdir"
 	"nvpair/internal/jsonrpc"
@@ -13,19 +16,6 @@ import (
 
 // maxServiceBytes bounds a service code, which is a key of the node record.
 const maxServiceBytes = 32
-
-// Evidence about peers that the broker passes on (DI-97, DI-98). It is only
-// checked: what would use it, the ranking of addresses and the liveness of other
-// nodes, comes with the network.
-type (
-	observedAddresses struct {
-		Addresses []string `json:"addresses"`
-	}
-	nodeActivity struct {
-		HostUUID string `json:"hostUuid"`
-		MsSince  int64  `json:"msSince"` // age of the activity
-	}
-)
 
 // handle serves every method in both forms: a notification is applied silently
 // (DI-110).
@@ -42,9 +32,13 @@ func (s *service) handle(req *jsonrpc.Request) {
 	case discovery.MethodReloadTrust:
 		ack(req) // there are no pins to read before there is a cluster
 	case discovery.MethodSetObserved:
-		s.check(req, new(observedAddresses))
+		s.setObserved(req)
 	case discovery.MethodNodeActivity:
-		s.check(req, new(nodeActivity))
+		s.nodeActivity(req)
+	case discovery.MethodStaticNode:
+		s.staticNode(req)
+	case discovery.MethodStaticNodeRemoved:
+		s.staticNodeRemoved(req)
 	default:
 		s.link.Unknown(req)
 	}
@@ -63,12 +57,35 @@ func (s *service) refuse(req *jsonrpc.Request, err error) {
 	req.Fail(err)
 }
 
-func (s *service) check(req *jsonrpc.Request, params any) {
-	if err := decode(req.Params, params); err != nil {
+// setObserved takes at which of its addresses this node has been reached (DI-97).
+func (s *service) setObserved(req *jsonrpc.Request) {
+	var o discovery.ObservedAddresses
+	if err := decode(req.Params, &o); err != nil {
 		s.refuse(req, err)
 		return
 	}
 	ack(req)
+	if s.setObservedAddresses(o.Addresses) {
+		s.refreshAddresses()
+	}
+}
+
+// maxActivityAge bounds what is taken for an age (DI-98).
+const maxActivityAge = time.Minute
+
+func (s *service) nodeActivity(req *jsonrpc.Request) {
+	var a discovery.Activity
+	if err := decode(req.Params, &a); err != nil {
+		s.refuse(req, err)
+		return
+	}
+	ack(req)
+	if a.HostUUID != "" && a.HostUUID != s.self.id() {
+		if _, known := s.directory.node(a.HostUUID); known {
+			age := min(max(time.Duration(a.AgeMillis)*time.Millisecond, 0), maxActivityAge)
+			s.evidence.serves(a.HostUUID, time.Now().Add(-age))
+		}
+	}
 }
 
 func (s *service) register(req *jsonrpc.Request) {
@@ -114,10 +131,12 @@ func (s *service) getNodes(req *jsonrpc.Request) {
 		filter = discovery.Filter{} // DI-110: all of them
 	}
 	list := discovery.Directory{Nodes: []discovery.DirectoryNode{}}
-	self := s.self.node()
-	if _, has := self.Services[filter.Service]; has || filter.Service == "" {
-		list.Nodes = append(list.Nodes, self)
+	for _, n := range append(s.directory.nodes(), s.self.node()) {
+		if _, has := n.Services[filter.Service]; has || filter.Service == "" {
+			list.Nodes = append(list.Nodes, n)
+		}
 	}
+	slices.SortFunc(list.Nodes, func(a, b discovery.DirectoryNode) int { return cmp.Compare(a.HostUUID, b.HostUUID) })
 	req.Reply(list)
 }
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scanner is the worker that keeps the directory of nodes. This is its
-// first form: it takes the registrations of this node's services and keeps this
-// node's own entry. It does not touch the network yet: nothing is announced,
-// browsed, asked or probed, so the directory holds no other node.
+// Package scanner is the worker that keeps the directory of nodes: it announces
+// this node and its services by multicast DNS, hears the others, asks each for its
+// hardware and load, and finds out which of them live.
+//
+// A node enters the directory with its first record (peers.go) and is removed when
+// it was neither heard for a minute nor answers (liveness.go), or right after its
+// goodbye if it no longer answers (farewell.go). What it says of itself over HTTP
+// is added (fetch.go), and its load sampled (telemetry.go). Nothing that is said on
+// the network removes a node that answers.
 //
 // Messages are handled one at a time; the answer to a request is queued before
 // the events it causes. Events leave in the order of the changes: the entry is
@@ -16,6 +21,8 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +30,7 @@ import (
 	"time"
 
 	"nvpair/internal/appdir"
+	"nvpair/internal/mdns"
 	"nvpair/internal/worker"
 )
 
@@ -40,6 +48,12 @@ type Config struct {
 	// Addresses returns the addresses to publish, best first; nil asks the
 	// system. It may be called from several goroutines.
 	Addresses func() ([]string, error)
+	// Interfaces limits the node to those with one of these names; empty is all.
+	Interfaces []string
+	// Network is what multicast DNS goes through; nil is the machine's own.
+	Network mdns.Network
+	// Dial opens the connections to other nodes; nil is plain TCP.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Main runs the worker from its command line and returns its exit status.
@@ -51,6 +65,8 @@ func Main(args []string, version string, std worker.Streams) int {
 		Flags: func(fs *flag.FlagSet) {
 			fs.StringVar(&cfg.ClusterDir, "cluster-dir", "",
 				"the cluster's directory; its parent holds the node's identity (default the data directory)")
+			fs.Func("interfaces", "comma-separated names of the only network interfaces to use (default all usable ones)",
+				func(csv string) error { cfg.Interfaces = splitList(csv); return nil })
 		},
 		Run: func(ctx context.Context, common worker.Config) error {
 			cfg.Config = common
@@ -66,22 +82,46 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var sweeps sync.WaitGroup
-	defer sweeps.Wait()
-	defer cancel()
-	sweeps.Go(func() { s.sweep(ctx) })
+	defer s.infos.http.CloseIdleConnections()
+	defer s.running.Wait()
+	defer s.cancel()
+	if err := s.publish(); err != nil {
+		s.log.Warn("this node is not announced", "err", err)
+	}
+	s.running.Go(func() { s.mdns.Run(s.ctx) })
+	s.running.Go(func() { s.sweep(s.ctx) })
+	s.running.Go(func() { s.peers.scan(s.ctx, s.browser.Query) })
+	s.running.Go(func() { s.telemetry.run(s.ctx) })
 	s.link.Serve(ctx, s.handle)
 	return nil
 }
 
 // service is the worker. Its fields do not change once it serves.
 type service struct {
-	log       *slog.Logger
-	link      *worker.Link
-	base      string // directory of the identity
-	addresses func() ([]string, error)
+	log        *slog.Logger
+	link       *worker.Link
+	base       string // directory of the identity
+	addresses  func() ([]string, error)
+	interfaces []string
+	dial       func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	ctx     context.Context // ends when the worker is to stop
+	cancel  context.CancelFunc
+	running sync.WaitGroup // everything that was started
+
 	self      *selfEntry
+	directory *directory
+	peers     *peers
+	infos     *infos
+	evidence  *evidence
+	telemetry *telemetry
+	mdns      *mdns.Conn
+	browser   *mdns.Browser
+
+	mu       sync.Mutex // guards the rest
+	observed []string   // own addresses at which peers reached this node
+	own      map[netip.Addr]bool
+	asking   map[string]bool // nodes whose inventory is being asked for
 }
 
 func newService(cfg Config) (*service, error) {
@@ -93,14 +133,41 @@ func newService(cfg Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{log: cfg.Log, base: base, addresses: cfg.Addresses, link: worker.NewLink(cfg.Config)}
+	s := &service{
+		log: cfg.Log, base: base, addresses: cfg.Addresses, interfaces: cfg.Interfaces, dial: cfg.Dial,
+		link: worker.NewLink(cfg.Config), infos: newInfos(cfg.Dial), evidence: newEvidence(), asking: make(map[string]bool),
+		mdns: mdns.New(mdns.Config{Interfaces: cfg.Interfaces, Network: cfg.Network, Log: cfg.Log}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.addresses == nil {
-		s.addresses = localAddresses
+		s.addresses = s.localAddresses
+	}
+	if s.dial == nil {
+		s.dial = (&net.Dialer{}).DialContext
 	}
 	s.self = newSelfEntry(id, name(cfg.Hostname), s.emit)
+	s.directory = newDirectory(s.emit)
+	s.peers = &peers{s: s, dir: s.directory, byUUID: make(map[string]*peer)}
+	s.telemetry = newTelemetry(s)
 	s.refreshAddresses()
 	s.self.announce() // queued right behind ready and hello (DI-112)
-	return s, nil
+	s.browser, err = s.mdns.Browse(serviceType, s.peers.sighted)
+	return s, err
+}
+
+// publish makes this node known. Its record follows every change from then on.
+func (s *service) publish() error {
+	r := s.self.record()
+	p, err := s.mdns.Publish(mdns.Service{Instance: s.self.name, Type: serviceType, Host: s.self.name, Port: srvPort, TXT: r.txt(s.log)})
+	if err != nil {
+		return err
+	}
+	s.self.follow(func(r record) {
+		if err := p.SetTXT(r.txt(s.log)); err != nil {
+			s.log.Warn("node record not changed", "err", err)
+		}
+	})
+	return nil
 }
 
 // baseDir is the directory in which the node's identity lies (DI-100).
@@ -142,6 +209,7 @@ func (s *service) sweep(ctx context.Context) {
 		select {
 		case <-ticks.C:
 			s.refreshAddresses()
+			s.refreshInventories(ctx)
 		case <-ctx.Done():
 			return
 		}
@@ -157,5 +225,6 @@ func (s *service) refreshAddresses() {
 	}
 	if s.self.setAddresses(ips) {
 		s.log.Info("addresses changed", "addrs", strings.Join(ips, ","))
+		s.mdns.NetworkChanged()
 	}
 }

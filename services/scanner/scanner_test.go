@@ -4,9 +4,11 @@ package scanner
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"nvpair/internal/mdns/mdnstest"
 	"nvpair/internal/worker"
 	"nvpair/shared/discovery"
 )
@@ -58,6 +61,10 @@ func newConfig(t *testing.T, h *host) Config {
 		ClusterDir: filepath.Join(base, "cluster") + string(filepath.Separator),
 		Hostname:   "host.example.",
 		Addresses:  h.addresses,
+		Network:    mdnstest.New().Host(),
+		Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("connection refused")
+		},
 	}
 }
 
@@ -134,7 +141,7 @@ func TestUnknownMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, newConfig(t, &host{}))
 		c.next() // discovered
-		for _, method := range []string{"discovery:static-node", "discovery:nodes", "errors:report"} {
+		for _, method := range []string{"discovery:no-such-method", "discovery:nodes", "errors:report"} {
 			require.JSONEq(t, `{"error":{"code":-32601,"message":"method not found: `+method+`"}}`, c.call(method, `{}`))
 			c.notify(method, `{}`)
 		}

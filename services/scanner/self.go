@@ -27,6 +27,8 @@ type selfEntry struct {
 	// emit queues an event of that method and must not wait: it is called under
 	// mu, so that events leave in the order of the changes.
 	emit func(method string, params any)
+	// published is called under mu after every change, and must not wait.
+	published func(record)
 
 	// Lock order: mu, then whatever emit takes.
 	mu        sync.Mutex // guards the rest
@@ -35,6 +37,7 @@ type selfEntry struct {
 	services  map[string]discovery.Service
 	lastSeen  int64 // Unix seconds of the last change
 	announced bool  // the discovered event has been queued
+	hardware  inventory
 }
 
 func newSelfEntry(hostUUID, name string, emit func(string, any)) *selfEntry {
@@ -42,9 +45,11 @@ func newSelfEntry(hostUUID, name string, emit func(string, any)) *selfEntry {
 		name:     name,
 		emit:     emit,
 		hostUUID: hostUUID,
-		ips:      []string{fallbackIP},
-		services: map[string]discovery.Service{},
-		lastSeen: time.Now().Unix(),
+
+		published: func(record) {},
+		ips:       []string{fallbackIP},
+		services:  map[string]discovery.Service{},
+		lastSeen:  time.Now().Unix(),
 	}
 }
 
@@ -79,6 +84,58 @@ func (e *selfEntry) nodeLocked() discovery.DirectoryNode {
 		IPs:             slices.Clone(e.ips),
 		Services:        maps.Clone(e.services),
 		LastSeenSeconds: e.lastSeen,
+		GPUs:            e.hardware.gpus,
+		CPU:             e.hardware.cpu,
+		Memory:          e.hardware.memory,
+	}
+}
+
+// id is this node's host uuid.
+func (e *selfEntry) id() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hostUUID
+}
+
+// local is the entry with the address at which this machine reaches itself: all
+// that is asked of this node is asked there (DI-77).
+func (e *selfEntry) local() discovery.DirectoryNode {
+	n := e.node()
+	n.IP, n.IPs = fallbackIP, []string{fallbackIP}
+	return n
+}
+
+// record is what this node says of itself on the network.
+func (e *selfEntry) record() record {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.recordLocked()
+}
+
+func (e *selfEntry) recordLocked() record {
+	r := record{hostUUID: e.hostUUID, services: maps.Clone(e.services)}
+	if e.ips[0] != fallbackIP {
+		r.ips = slices.Clone(e.ips)
+	}
+	return r
+}
+
+// follow has every change of the record passed on from now on.
+func (e *selfEntry) follow(published func(record)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.published = published
+	published(e.recordLocked()) // it may have changed meanwhile
+}
+
+// learn takes what this node's own node-info says.
+func (e *selfEntry) learn(i inventory) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	news := i.static != staticOf(e.hardware.gpus, e.hardware.cpu, e.hardware.memory)
+	e.hardware = i
+	if news {
+		e.changedLocked()
 	}
 }
 
@@ -142,6 +199,7 @@ func (e *selfEntry) setIdentity(hostUUID string) (changed bool) {
 	removed.Node.HostUUID, removed.Node.Name = e.hostUUID, e.name
 	e.hostUUID = hostUUID
 	e.lastSeen = time.Now().Unix()
+	e.published(e.recordLocked())
 	if e.announced {
 		e.emit(discovery.NotifyNodeRemoved, removed)
 		e.emit(discovery.NotifyNodeDiscovered, discovery.NodeEvent{Node: e.nodeLocked()})
@@ -151,6 +209,7 @@ func (e *selfEntry) setIdentity(hostUUID string) (changed bool) {
 
 func (e *selfEntry) changedLocked() {
 	e.lastSeen = time.Now().Unix()
+	e.published(e.recordLocked())
 	if e.announced {
 		e.emit(discovery.NotifyNodeUpdated, discovery.NodeEvent{Node: e.nodeLocked()})
 	}

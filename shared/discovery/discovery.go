@@ -17,6 +17,9 @@ const (
 	MethodReloadTrust    = "discovery:reload-trust"
 	MethodSetObserved    = "discovery:set-observed-addresses"
 	MethodNodeActivity   = "discovery:node-activity"
+
+	MethodStaticNode        = "discovery:static-node"         // StaticNode (DEC-118)
+	MethodStaticNodeRemoved = "discovery:static-node-removed" // StaticNode with its HostUUID only
 )
 
 // Notifications of the scanner.
@@ -123,6 +126,21 @@ type Telemetry struct {
 	GPUUse    float64 `json:"gpuUtilizationPercent"` // 0..100, the busiest GPU
 	Valid     bool    `json:"telemetryValid"`
 	AgeMillis int64   `json:"msSince"` // age of the sample; 0 when invalid
+}
+
+// StaticNode is a node of ours that is known by address: the scanner owns it from
+// then on like one that was heard (DEC-118).
+type StaticNode struct {
+	HostUUID  string             `json:"hostUuid"`
+	Name      string             `json:"name,omitempty"`
+	Addresses []string           `json:"addresses,omitempty"`
+	Services  map[string]Service `json:"services,omitempty"` // by service code
+}
+
+// ObservedAddresses are this machine's addresses at which peers have reached it
+// (DI-97).
+type ObservedAddresses struct {
+	Addresses []string `json:"addresses"` // replaces the former list
 }
 
 // Activity says that bytes of a node's answer reached a client: the payload of

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scanner
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"nvpair/shared/discovery"
+)
+
+// directory holds the other nodes as the broker knows them. Events are queued under
+// its lock, so that they leave in the order of the changes.
+type directory struct {
+	emit func(method string, params any) // must not wait
+
+	mu      sync.Mutex // guards entries
+	entries map[string]*entry
+}
+
+// entry is one node.
+type entry struct {
+	node    discovery.DirectoryNode
+	entered time.Time
+	claimed string // cluster uuid of its record; its node-info's word counts for more
+	proven  bool   // its node-info answered under its uuid
+}
+
+func newDirectory(emit func(string, any)) *directory {
+	return &directory{emit: emit, entries: make(map[string]*entry)}
+}
+
+// put takes what a record says of a node. What was learned otherwise stays. It
+// reports whether that is a change.
+func (d *directory) put(n discovery.DirectoryNode) (changed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, known := d.entries[n.HostUUID]
+	if !known {
+		e = &entry{node: n, entered: time.Now(), claimed: n.ClusterUUID}
+		d.entries[n.HostUUID] = e
+		d.tellLocked(discovery.NotifyNodeDiscovered, e)
+		return true
+	}
+	old := &e.node
+	if old.Name == n.Name && slices.Equal(old.IPs, n.IPs) && maps.Equal(old.Services, n.Services) && e.claimed == n.ClusterUUID {
+		return false
+	}
+	old.Name, old.IP, old.IPs, old.Services = n.Name, n.IP, n.IPs, n.Services
+	if e.claimed != n.ClusterUUID {
+		e.claimed, old.ClusterUUID = n.ClusterUUID, n.ClusterUUID
+	}
+	d.tellLocked(discovery.NotifyNodeUpdated, e)
+	return true
+}
+
+// learn applies what a node's own node-info said. One updated event follows if
+// that is news: use of the hardware alone is none (DI-92).
+func (d *directory) learn(uuid string, i inventory) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[uuid]
+	if e == nil {
+		return
+	}
+	e.proven = true
+	n := &e.node
+	cluster := n.ClusterUUID
+	if i.clusterUUID != nil {
+		cluster = *i.clusterUUID
+	}
+	same := cluster == n.ClusterUUID && i.static == staticOf(n.GPUs, n.CPU, n.Memory)
+	n.ClusterUUID, n.GPUs, n.CPU, n.Memory = cluster, i.gpus, i.cpu, i.memory
+	if !same {
+		d.tellLocked(discovery.NotifyNodeUpdated, e)
+	}
+}
+
+// remove drops a node, with an event if it was there.
+func (d *directory) remove(uuid string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.entries[uuid]; e != nil {
+		delete(d.entries, uuid)
+		d.emit(discovery.NotifyNodeRemoved, discovery.NodeEvent{Node: e.node})
+	}
+}
+
+// tellLocked stamps a change and tells it.
+func (d *directory) tellLocked(method string, e *entry) {
+	e.node.LastSeenSeconds = time.Now().Unix()
+	d.emit(method, discovery.NodeEvent{Node: e.node})
+}
+
+// node returns a node as it is now.
+func (d *directory) node(uuid string) (discovery.DirectoryNode, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[uuid]
+	if e == nil {
+		return discovery.DirectoryNode{}, false
+	}
+	return e.node, true
+}
+
+// nodes returns all, by uuid (DI-74).
+func (d *directory) nodes() []discovery.DirectoryNode {
+	d.mu.Lock()
+	list := make([]discovery.DirectoryNode, 0, len(d.entries))
+	for _, e := range d.entries {
+		list = append(list, e.node)
+	}
+	d.mu.Unlock()
+	slices.SortFunc(list, func(a, b discovery.DirectoryNode) int { return cmp.Compare(a.HostUUID, b.HostUUID) })
+	return list
+}
+
+// unproven returns the newest node that never answered under its uuid, "" for none.
+func (d *directory) unproven() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	newest := ""
+	for uuid, e := range d.entries {
+		if !e.proven && (newest == "" || e.entered.After(d.entries[newest].entered)) {
+			newest = uuid
+		}
+	}
+	return newest
+}
+
+// staticOf is what of a node's hardware does not change from second to second.
+func staticOf(gpus, cpu, memory json.RawMessage) string {
+	var g []struct {
+		Name string `json:"name"`
+		VRAM uint64 `json:"vram_bytes"`
+	}
+	var c struct {
+		Name  string `json:"name"`
+		Cores uint32 `json:"cores"`
+	}
+	var m struct {
+		Total uint64 `json:"total_bytes"`
+	}
+	for _, part := range []struct {
+		raw  json.RawMessage
+		into any
+	}{{gpus, &g}, {cpu, &c}, {memory, &m}} {
+		if len(part.raw) > 0 {
+			_ = json.Unmarshal(part.raw, part.into) // what does not decode has no static part
+		}
+	}
+	b, err := json.Marshal([]any{g, c, m, len(cpu) > 0, len(memory) > 0})
+	if err != nil {
+		panic(err) // texts and numbers always encode
+	}
+	return string(bytes.TrimSpace(b))
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scanner
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"nvpair/shared/discovery"
+)
+
+// Ages of evidence (DI-61), and what a probe may take (DI-62, DI-64).
+const (
+	inventoryFresh = 10 * time.Second
+	activityFresh  = time.Minute
+	probeTimeout   = time.Second
+)
+
+// evidence is when nodes gave signs of life other than announcements.
+type evidence struct {
+	mu       sync.Mutex // guards the rest
+	answered map[string]time.Time
+	active   map[string]time.Time
+}
+
+func newEvidence() *evidence {
+	return &evidence{answered: make(map[string]time.Time), active: make(map[string]time.Time)}
+}
+
+// answers says that a node's inventory came.
+func (e *evidence) answers(uuid string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answered[uuid] = time.Now()
+}
+
+// serves says that a node's answer reached a client at that time (DI-98).
+func (e *evidence) serves(uuid string, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if at.After(e.active[uuid]) {
+		e.active[uuid] = at
+	}
+}
+
+func (e *evidence) forget(uuid string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.answered, uuid)
+	delete(e.active, uuid)
+}
+
+func (e *evidence) vouches(uuid string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Since(e.answered[uuid]) < inventoryFresh || time.Since(e.active[uuid]) < activityFresh
+}
+
+// alive reports whether a node that is not heard lives: by evidence, else by
+// whether its services take connections and it is itself who answers (DI-60 to
+// DI-65).
+func (s *service) alive(ctx context.Context, n discovery.DirectoryNode) bool {
+	if s.evidence.vouches(n.HostUUID) {
+		return true
+	}
+	if !s.connects(ctx, n) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	_, err := s.infos.of(ctx, n)
+	if errors.Is(err, errOther) {
+		s.log.Warn("another node answers in a node's place", "node", n.HostUUID, "err", err)
+		return false
+	}
+	return true // no answer proves nothing: the connection stands
+}
+
+// probeable reports whether a node has anything to connect to.
+func probeable(n discovery.DirectoryNode) bool {
+	return len(n.IPs) > 0 && len(probePorts(n)) > 0
+}
+
+// probePorts are the ports a probe may connect to. Inference is not disturbed.
+func probePorts(n discovery.DirectoryNode) []int {
+	var ports []int
+	for _, code := range []string{discovery.ServiceNodeInfo, discovery.ServiceEngines} {
+		if s, ok := n.Services[code]; ok {
+			ports = append(ports, s.Port)
+		}
+	}
+	return ports
+}
+
+// connects reports whether any of the node's services takes a connection.
+func (s *service) connects(ctx context.Context, n discovery.DirectoryNode) bool {
+	for _, port := range probePorts(n) {
+		for _, ip := range n.IPs {
+			if s.takes(ctx, net.JoinHostPort(ip, strconv.Itoa(port))) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *service) takes(ctx context.Context, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	conn, err := s.dial(ctx, "tcp", addr)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scanner
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"nvpair/internal/mdns"
+	"nvpair/shared/discovery"
+)
+
+// Scans and misses (DI-44, DI-50 to DI-54).
+const (
+	scanEvery      = 5 * time.Second
+	scanWindow     = 3 * time.Second
+	probeFrom      = 3  // misses in a row
+	evictAt        = 12 // misses in a row, a minute
+	emptyScanGrace = 6
+	probesAtOnce   = 8
+	// maxResolved bounds the addresses of one node beside those it publishes.
+	maxResolved = 8
+)
+
+// farewellProbes is when a node that said goodbye is asked whether it is gone: its
+// services end beside its goodbye, not before it.
+func farewellProbes() []time.Duration {
+	return []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second}
+}
+
+// peers are the other nodes that were heard of, by uuid. They decide what is in the
+// directory: a node enters with its first sighting and leaves when it was neither
+// heard nor found alive for a minute. What is said on the network never removes a
+// node that answers.
+type peers struct {
+	s   *service
+	dir *directory
+
+	mu       sync.Mutex // guards the rest; comes before the directory's lock
+	byUUID   map[string]*peer
+	heard    bool // anything was, in the running scan, this node's own record included
+	selfSeen bool // this node's own record was heard once: it counts as a known one
+	empty    int  // scans in a row that heard nothing
+}
+
+// peer is one of them.
+type peer struct {
+	name    string
+	rec     record
+	now     []netip.Addr // resolved in the running scan
+	before  []netip.Addr // in the one before
+	seen    bool         // in the running scan
+	misses  int          // scans in a row without a sighting or a sign of life
+	listed  bool         // it is in the directory
+	fixed   bool         // given by address: it is known whether heard or not (DEC-65)
+	farewel bool         // it is being asked whether it is gone
+}
+
+// sighted takes what one packet says. It is called on the network's goroutine and
+// must not wait.
+func (p *peers) sighted(s mdns.Sighting) {
+	if s.Goodbye {
+		p.farewell(s.Instance)
+		return
+	}
+	rec := parseRecord(s.TXT)
+	if rec.hostUUID == "" {
+		p.s.log.Debug("node record without a uuid ignored", "node", s.Instance) // DI-70
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = true
+	if rec.hostUUID == p.s.self.id() {
+		p.selfSeen = true // otherwise ours alone to say (DI-75)
+		return
+	}
+	known := p.byUUID[rec.hostUUID]
+	if known == nil {
+		if !p.roomLocked() {
+			return
+		}
+		known = &peer{}
+		p.byUUID[rec.hostUUID] = known
+	}
+	known.seen, known.misses = true, 0
+	known.name, known.rec = label(s.Instance), rec
+	for _, a := range s.Addrs {
+		if a = a.Unmap(); len(known.now) < maxResolved && !slices.Contains(known.now, a) {
+			known.now = append(known.now, a)
+		}
+	}
+	p.publishLocked(known)
+}
+
+// roomLocked reports whether one more node can be taken. When there are too many,
+// one that never proved to be a node of ours gives way (a flood of records must not
+// push out, nor keep out, real ones).
+func (p *peers) roomLocked() bool {
+	if len(p.byUUID) < maxPeers {
+		return true
+	}
+	unproven := p.dir.unproven()
+	if unproven == "" || p.byUUID[unproven] == nil {
+		return false
+	}
+	p.dropLocked(unproven)
+	return true
+}
+
+// maxPeers leaves room for this node in the directory (DEC-116).
+const maxPeers = 511
+
+// candidates are where the node is to be reached, its own order first (DI-29), then
+// what the network resolved. This machine's own addresses are no other node's
+// (DEC-69).
+func (p *peer) candidates(own func(netip.Addr) bool) []string {
+	var out []string
+	add := func(a netip.Addr) {
+		if s := a.String(); a.IsValid() && !own(a) && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	for _, ip := range p.rec.ips {
+		if a, err := netip.ParseAddr(ip); err == nil {
+			add(a)
+		}
+	}
+	resolved := append(slices.Clone(p.now), p.before...)
+	slices.SortFunc(resolved, func(a, b netip.Addr) int {
+		return cmp.Or(cmp.Compare(class(a), class(b)), cmp.Compare(a.String(), b.String()))
+	})
+	for _, a := range resolved {
+		if a.Is4() { // AAAA come last (DI-30)
+			add(a)
+		}
+	}
+	for _, a := range resolved {
+		if a.Is6() {
+			add(a)
+		}
+	}
+	return out
+}
+
+// publishLocked brings the directory up to date with a node.
+func (p *peers) publishLocked(known *peer) {
+	ips := known.candidates(p.s.isOwn)
+	n := discovery.DirectoryNode{
+		HostUUID: known.rec.hostUUID, Name: known.name, IPs: ips, ClusterUUID: known.rec.clusterUUID, Services: known.rec.services,
+	}
+	if len(ips) > 0 {
+		n.IP = ips[0]
+	}
+	known.listed = true
+	if p.dir.put(n) {
+		p.s.fresh(n)
+	}
+}
+
+func (p *peers) dropLocked(uuid string) {
+	known := p.byUUID[uuid]
+	if known == nil {
+		return
+	}
+	known.listed = false
+	if !known.fixed {
+		delete(p.byUUID, uuid)
+	}
+	p.dir.remove(uuid)
+	p.s.forget(uuid)
+}
+
+// scan runs scans until ctx ends. ask sends the question.
+func (p *peers) scan(ctx context.Context, ask func()) {
+	for {
+		ask()
+		if !pause(ctx, scanWindow) {
+			return
+		}
+		p.account(ctx)
+		if !pause(ctx, scanEvery-scanWindow) {
+			return
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// account ends a scan: who was not heard has a miss more, and who has several is
+// asked whether it lives.
+func (p *peers) account(ctx context.Context) {
+	missing := p.miss()
+	alive := make([]bool, len(missing))
+	atOnce(len(missing), probesAtOnce, func(i int) { alive[i] = p.s.alive(ctx, missing[i].node) })
+	if ctx.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, m := range missing {
+		known := p.byUUID[m.uuid]
+		switch {
+		case known == nil || known.seen: // gone or heard meanwhile
+		case alive[i]:
+			known.misses = 0
+			p.publishLocked(known)
+		case known.misses >= evictAt && known.listed:
+			p.s.log.Info("node is gone", "node", m.uuid, "name", known.name)
+			p.dropLocked(m.uuid)
+		}
+	}
+}
+
+type missingPeer struct {
+	uuid string
+	node discovery.DirectoryNode
+}
+
+// miss charges the misses of a scan and returns who is to be probed, by uuid.
+func (p *peers) miss() []missingPeer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	deaf := p.deafLocked()
+	var missing []missingPeer
+	for uuid, known := range p.byUUID {
+		if !known.seen && !deaf {
+			known.misses++
+		}
+		known.before, known.now = known.now, nil
+		if known.seen {
+			p.publishLocked(known)
+		} else if known.misses >= probeFrom || known.fixed {
+			known.before = nil
+			if n, ok := p.dir.node(uuid); ok {
+				missing = append(missing, missingPeer{uuid, n})
+			} else if known.fixed {
+				missing = append(missing, missingPeer{uuid, known.project(p.s.isOwn)})
+			}
+		}
+		known.seen = false
+	}
+	slices.SortFunc(missing, func(a, b missingPeer) int { return cmp.Compare(a.uuid, b.uuid) })
+	return missing
+}
+
+// deafLocked reports whether nobody is to be charged: a scan that hears nothing at
+// all says more about this node than about all others at once (DI-54).
+func (p *peers) deafLocked() bool {
+	heard := p.heard
+	p.heard = false
+	known := len(p.byUUID)
+	if p.selfSeen {
+		known++
+	}
+	if heard || known < 2 {
+		p.empty = 0
+		return false
+	}
+	p.empty++
+	switch p.empty {
+	case 1:
+		p.s.log.Warn("no node was heard at all; is multicast blocked?")
+	case emptyScanGrace + 1:
+		p.s.log.Warn("still no node is heard, they are asked directly from now on", "scans", p.empty)
+	}
+	return p.empty <= emptyScanGrace
+}

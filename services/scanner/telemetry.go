@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scanner
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	"nvpair/shared/discovery"
+)
+
+const (
+	telemetryEvery  = 2 * time.Second
+	telemetryAtOnce = 16
+)
+
+// telemetryPeriod spreads nodes in time, each by its own fixed offset of up to a
+// quarter second (DI-93).
+func telemetryPeriod(self string) time.Duration {
+	if self == "" {
+		return telemetryEvery
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(self)) // never fails
+	return telemetryEvery + time.Duration(int64(h.Sum32()%501)-250)*time.Millisecond
+}
+
+// telemetry samples the load of all nodes, this one included. A node that does not
+// answer is asked less and less often (DI-95).
+type telemetry struct {
+	s     *service
+	slots chan struct{} // capacity telemetryAtOnce
+
+	mu    sync.Mutex // guards polls
+	polls map[string]*poll
+}
+
+// poll is the state of one node at one endpoint.
+type poll struct {
+	ips    []string
+	port   int
+	busy   bool
+	failed int
+	due    time.Time
+}
+
+func newTelemetry(s *service) *telemetry {
+	return &telemetry{s: s, slots: make(chan struct{}, telemetryAtOnce), polls: make(map[string]*poll)}
+}
+
+// backoff after n failures in a row.
+func backoff(n int) time.Duration {
+	return []time.Duration{4, 8, 16, 30}[min(n, 4)-1] * time.Second
+}
+
+func (t *telemetry) run(ctx context.Context) {
+	ticks := time.NewTicker(telemetryPeriod(t.s.self.id()))
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+			t.tick(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tick starts a question to everyone that is due; none waits for another.
+func (t *telemetry) tick(ctx context.Context) {
+	nodes := append(t.s.directory.nodes(), t.s.self.local())
+	for _, n := range nodes {
+		if n.Services[discovery.ServiceNodeInfo].Port == 0 || len(n.IPs) == 0 {
+			continue
+		}
+		if p := t.take(n); p != nil {
+			t.s.running.Go(func() { t.sample(ctx, n, p) })
+		}
+	}
+}
+
+// take claims a node's turn, nil if it is not due.
+func (t *telemetry) take(n discovery.DirectoryNode) *poll {
+	port := n.Services[discovery.ServiceNodeInfo].Port
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.polls[n.HostUUID]
+	switch {
+	case p != nil && p.busy:
+		return nil
+	case p == nil || p.port != port || !slices.Equal(p.ips, n.IPs):
+		p = &poll{ips: n.IPs, port: port} // another endpoint owes nothing for the old one
+		t.polls[n.HostUUID] = p
+	case time.Now().Before(p.due):
+		return nil
+	}
+	p.busy = true
+	return p
+}
+
+func (t *telemetry) sample(ctx context.Context, n discovery.DirectoryNode, p *poll) {
+	select {
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
+	case <-ctx.Done():
+		return
+	}
+	began := time.Now()
+	got, err := t.s.infos.of(ctx, n)
+	good := err == nil && got.hostUUID == n.HostUUID // here an answer must say who it is (DI-94)
+	t.done(n.HostUUID, p, good)
+	if !good {
+		return
+	}
+	sample := discovery.Telemetry{HostUUID: n.HostUUID, GPUUse: got.use, Valid: got.valid}
+	if got.valid {
+		sample.AgeMillis = got.millis + time.Since(began).Milliseconds()
+	}
+	t.s.emit(discovery.NotifyNodeTelemetry, sample)
+	if n.HostUUID == t.s.self.id() {
+		t.s.self.learn(got)
+	}
+}
+
+func (t *telemetry) done(uuid string, p *poll, good bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.busy = false
+	switch {
+	case good:
+		p.failed, p.due = 0, time.Time{}
+	case uuid != t.s.self.id():
+		p.failed++
+		p.due = time.Now().Add(backoff(p.failed))
+	}
+}
+
+func (t *telemetry) forget(uuid string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.polls, uuid)
+}
