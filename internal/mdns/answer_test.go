@@ -248,7 +248,13 @@ func TestAQuestionAskedByAnotherHostIsNotRepeated(t *testing.T) {
 		pass(900 * ms)
 		b.Query()
 		require.Zero(t, count())
-		pass(200 * ms)
+		w.ask(peer, nil)
+		b.Query()
+		require.Equal(t, 1, count(), "not twice in succession")
+		pass(2 * time.Second)
+
+		w.ask(peer, nil)
+		pass(1100 * ms)
 		b.Query()
 		require.Equal(t, 1, count(), "too long ago")
 

@@ -74,7 +74,8 @@ func (c *Conn) Run(ctx context.Context) {
 	newRun(c).loop(ctx)
 }
 
-// Publication is a service that is published. Its methods are Conn's in nature.
+// Publication is a service that is published. Its methods may be called by any
+// number of goroutines, and none of them waits.
 type Publication struct {
 	conn *Conn
 	name string // canonical instance name
@@ -133,7 +134,8 @@ func (p *Publication) Withdraw() {
 	c.mark()
 }
 
-// Browser watches one service type.
+// Browser watches one service type. Its methods may be called by any number of
+// goroutines, and none of them waits.
 type Browser struct {
 	conn        *Conn
 	serviceType string // in presentation format
@@ -158,9 +160,10 @@ func (c *Conn) Browse(serviceType string, report func(Sighting)) (*Browser, erro
 	return b, nil
 }
 
-// Query asks on every link, if Run runs, for everything of the type. On a link
-// where another host asked the same within the last second it asks nothing: the
-// answers to that are for all.
+// Query asks on every link for everything of the type, once Run runs; calls before
+// that count as one. On a link where another host asked the same within the last
+// second nothing is asked, because the answers to that are for all, but not twice
+// in succession: not every host may hear the other one.
 func (b *Browser) Query() {
 	b.conn.mu.Lock()
 	b.asked = true
@@ -191,7 +194,7 @@ type Link struct {
 	Interface
 
 	// FailedQueries counts the queries since the last that could be sent. Those
-	// left out for another host's do not count at all.
+	// left out for another host's do not count.
 	FailedQueries int
 	// Err is why the last packet of any kind could not be sent; nil if it was.
 	Err error

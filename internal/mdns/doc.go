@@ -12,7 +12,7 @@
 // of 120 s. It is announced when it is published (after three probes, 0.75 s
 // later), once more a second later, and then every 60 s; at once when its TXT
 // changes or an interface does. When it is withdrawn, and before Run returns, a
-// goodbye is sent.
+// goodbye is sent. Types are also found by their enumeration (RFC 6763 section 9).
 //
 // Names are never changed. An instance name that another host uses as well is
 // logged once and both go on answering; a probe is for that log line only, so

@@ -139,7 +139,8 @@ func (l *link) hear(q question, browsers []*Browser, now time.Time) {
 	}
 	for _, b := range browsers {
 		if sameName(q.name, b.serviceType) {
-			l.heard[canonical(q.name)] = now
+			name := canonical(q.name)
+			l.heard[name] = heard{at: now, used: l.heard[name].used}
 		}
 	}
 }

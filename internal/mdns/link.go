@@ -20,12 +20,18 @@ type link struct {
 
 	lastSent map[recordKey]time.Time // when a record was last multicast
 	pending  map[*entry]*pending     // answers that wait for their time
-	heard    map[string]time.Time    // when another host last asked for a browsed type, by canonical name
+	heard    map[string]heard        // of browsed types, by canonical name
+}
+
+// heard is when another host last asked for a type.
+type heard struct {
+	at   time.Time
+	used bool // a question of ours was left out for one of its kind, and none was sent since
 }
 
 func newLink(i Interface) *link {
 	return &link{Interface: i, lastSent: map[recordKey]time.Time{}, pending: map[*entry]*pending{},
-		heard: map[string]time.Time{}}
+		heard: map[string]heard{}}
 }
 
 // lookUp lists the interfaces that the configuration admits.
@@ -98,7 +104,7 @@ func (r *run) refresh(now time.Time) {
 func (r *run) query(serviceType string, now time.Time) {
 	failed := r.newOutcome()
 	for _, l := range r.links {
-		if at, ok := l.heard[canonical(serviceType)]; ok && now.Sub(at) < oneSecond {
+		if l.askedByAnother(canonical(serviceType), now) {
 			continue
 		}
 		err := r.send(l, query(serviceType, dns.TypePTR))
@@ -111,6 +117,18 @@ func (r *run) query(serviceType string, now time.Time) {
 	}
 	failed.log()
 	r.show(r.links)
+}
+
+// askedByAnother reports whether a question can be left out because another host
+// has just asked it (RFC 6762 section 7.3), and notes that it is.
+func (l *link) askedByAnother(name string, now time.Time) bool {
+	h, ok := l.heard[name]
+	if !ok {
+		return false
+	}
+	h.used = !h.used && now.Sub(h.at) < oneSecond
+	l.heard[name] = h
+	return h.used
 }
 
 // sendAll multicasts one packet on every link.

@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -73,32 +75,32 @@ func (a *avahi) start(t *testing.T, name string, args ...string) *harness.Proc {
 	return p
 }
 
-// browse watches a type until the test ends, and returns a function that waits for a line.
+// browse watches a type until the test ends, and returns a function that waits for a line, if it is not there yet.
 func (a *avahi) browse(t *testing.T, serviceType string) func(pattern string) {
 	t.Helper()
+	var reading sync.WaitGroup
+	t.Cleanup(reading.Wait) // once the program has ended
 	p := a.start(t, "avahi-browse", "--resolve", "--parsable", serviceType)
 	lines := make(chan string, 1000) // more than it prints
-	go func() {                      // ends with the program
+	reading.Go(func() {
 		defer close(lines)
 		for text := bufio.NewScanner(p.Stdout); text.Scan(); {
 			lines <- text.Text()
 		}
-	}()
+	})
 	var all []string
 	return func(pattern string) {
 		t.Helper()
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
-		for expression := regexp.MustCompile(pattern); ; {
+		expression := regexp.MustCompile(pattern)
+		for !slices.ContainsFunc(all, expression.MatchString) {
 			select {
 			case line, ok := <-lines:
 				if !ok {
 					t.Fatalf("avahi-browse has ended after %q", all)
 				}
 				all = append(all, line)
-				if expression.MatchString(line) {
-					return
-				}
 			case <-timer.C:
 				t.Fatalf("avahi-browse does not print %q, only\n%s", pattern, strings.Join(all, "\n"))
 			}
