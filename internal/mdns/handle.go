@@ -99,11 +99,13 @@ func (r *run) compare(s sections, l *link, from Origin) {
 func (r *run) handleQuery(p *parser, l *link, from Origin, now time.Time) {
 	var asked []question
 	more := 0
+	// Whether all answers will be multicast.
+	forAll := p.count[1] == 0 && !p.truncated && from.Source.Port() == Port && !r.own(from.Source.Addr())
 	if p.questions(func(q question) {
 		if more++; more > maxAnswered {
 			return
 		}
-		if p.count[1] == 0 && !p.truncated && !r.own(from.Source.Addr()) {
+		if forAll {
 			l.hear(q, r.browsers, now)
 		}
 		if slices.ContainsFunc(r.entries, func(e *entry) bool { return e.records.asked(q) != 0 }) &&

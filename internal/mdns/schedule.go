@@ -56,7 +56,7 @@ func (l *link) ask(e *entry, k kinds, now time.Time, delay, spacing time.Duratio
 		return
 	}
 	p.kinds |= k
-	p.spacing = min(p.spacing, spacing)
+	p.spacing = max(p.spacing, spacing) // a probe shortens nothing but its own answer
 	if due.Before(p.dueAt) {
 		p.dueAt = due
 	}
