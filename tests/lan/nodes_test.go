@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package lan
+
+import (
+	"encoding/json"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"nvpair/tests/harness"
+)
+
+const (
+	// appearWithin bounds the time from a start to being seen.
+	appearWithin = 15 * time.Second
+	// evictWithin is a minute of misses and what a busy machine adds.
+	evictWithin = 2 * time.Minute
+)
+
+// node is a machine with a tree.
+type node struct {
+	*harness.Host
+	proc   *harness.Proc
+	client *harness.Client
+	t      *testing.T
+}
+
+// available is a node as a client sees it.
+type available struct {
+	ID        string `json:"id"`
+	HostUUID  string `json:"hostUuid"`
+	IPAddress string `json:"ipAddress"`
+}
+
+// startNode starts a tree on a host and subscribes to its nodes.
+func startNode(t *testing.T, h *harness.Host) *node {
+	t.Helper()
+	n := &node{Host: h, t: t}
+	n.proc, n.client = harness.StartBroker(t, h)
+	n.client.MustCall("discovery:subscribe", nil, nil)
+	return n
+}
+
+func (n *node) nodes() []available {
+	n.t.Helper()
+	var list struct{ Nodes []available }
+	n.client.MustCall("discovery:get-nodes", nil, &list)
+	return list.Nodes
+}
+
+// names returns the names of the nodes that this one knows, its own first in the alphabet or not.
+func (n *node) names() []string {
+	var names []string
+	for _, other := range n.nodes() {
+		names = append(names, other.ID)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// sees waits until the node knows exactly these.
+func (n *node) sees(within time.Duration, names ...string) {
+	n.t.Helper()
+	slices.Sort(names)
+	harness.Eventually(n.t, within, n.Name+" to know other nodes", func() bool { return slices.Equal(names, n.names()) })
+}
+
+// three are three nodes on a bridge that know each other.
+func three(t *testing.T) (bridge *harness.Bridge, nodes []*node) {
+	t.Helper()
+	bridge = harness.NewBridge(t)
+	for i, name := range []string{"alpha", "beta", "gamma"} {
+		h := harness.NewHost(t, name)
+		bridge.Attach(h, []string{"192.168.7.1/24", "192.168.7.2/24", "192.168.7.3/24"}[i])
+		nodes = append(nodes, startNode(t, h))
+	}
+	for _, n := range nodes {
+		n.sees(appearWithin, "alpha", "beta", "gamma")
+	}
+	return bridge, nodes
+}
+
+func TestThreeMachinesSeeEachOtherAndOneLeaves(t *testing.T) {
+	t.Parallel()
+	_, nodes := three(t)
+	for _, n := range nodes {
+		for _, other := range n.nodes() {
+			want := map[string]string{"alpha": "192.168.7.1", "beta": "192.168.7.2", "gamma": "192.168.7.3"}[other.ID]
+			require.Equal(t, want, other.IPAddress, "%s as %s knows it", other.ID, n.Name)
+		}
+	}
+	require.NoError(t, nodes[2].proc.Stdin.Close())
+	require.Equal(t, 0, nodes[2].proc.AwaitExit(appearWithin))
+	nodes[0].sees(appearWithin, "alpha", "beta") // in order: at once, not after a minute
+	nodes[1].sees(appearWithin, "alpha", "beta")
+}
+
+func TestAMachineThatIsCutOffIsForgottenAndComesBack(t *testing.T) {
+	t.Parallel()
+	bridge, nodes := three(t)
+	bridge.Cut(nodes[2].Host)
+	nodes[0].sees(evictWithin, "alpha", "beta")
+	nodes[2].sees(evictWithin, "gamma")
+	bridge.Heal(nodes[2].Host)
+	for _, n := range nodes {
+		n.sees(appearWithin, "alpha", "beta", "gamma")
+	}
+}
+
+func TestAFrozenMachineIsNotForgottenAndAKilledOneIs(t *testing.T) {
+	t.Parallel()
+	_, nodes := three(t)
+	for _, p := range nodes[1].Processes() {
+		require.NoError(t, syscall.Kill(p.PID, syscall.SIGKILL))
+	}
+	nodes[0].sees(evictWithin, "alpha", "gamma")
+}
+
+func TestAMachineIsKnownByTheAddressAPersonWouldGive(t *testing.T) {
+	t.Parallel()
+	bridge := harness.NewBridge(t)
+	laptop, desk := harness.NewHost(t, "laptop"), harness.NewHost(t, "desk")
+	laptop.IP("link add docker0 type bridge", "addr add 172.17.0.1/16 dev docker0", "link set docker0 up",
+		"link add br-12ab type bridge", "addr add 172.18.0.1/16 dev br-12ab", "link set br-12ab up",
+		"link add cni0 type bridge", "addr add 10.42.0.1/24 dev cni0", "link set cni0 up",
+		"link add wg0 type bridge", "addr add 10.8.0.2/24 dev wg0", "link set wg0 up",
+		"link add tailscale0 type bridge", "addr add 100.101.102.103/32 dev tailscale0", "link set tailscale0 up")
+	bridge.Attach(laptop, "192.168.7.1/24")
+	bridge.Attach(desk, "192.168.7.2/24")
+	startNode(t, laptop)
+	d := startNode(t, desk)
+	d.sees(appearWithin, "desk", "laptop")
+	for _, n := range d.nodes() {
+		if n.ID == "laptop" {
+			require.Equal(t, "192.168.7.1", n.IPAddress)
+		}
+	}
+}
+
+func TestAChangeOfAddressIsFollowed(t *testing.T) {
+	t.Parallel()
+	_, nodes := three(t)
+	nodes[1].IP("addr del 192.168.7.2/24 dev eth0", "addr add 192.168.7.22/24 brd + dev eth0")
+	harness.Eventually(t, time.Minute, "the new address", func() bool {
+		return slices.ContainsFunc(nodes[0].nodes(), func(n available) bool { return n.ID == "beta" && n.IPAddress == "192.168.7.22" })
+	})
+}
+
+func TestTwoMachinesOfOneNameAreTwo(t *testing.T) {
+	t.Parallel()
+	bridge := harness.NewBridge(t)
+	var nodes []*node
+	for _, cidr := range []string{"192.168.7.1/24", "192.168.7.2/24", "192.168.7.3/24"} {
+		h := harness.NewHost(t, "same")
+		bridge.Attach(h, cidr)
+		nodes = append(nodes, startNode(t, h))
+	}
+	for _, n := range nodes {
+		n.sees(appearWithin, "same", "same", "same")
+	}
+}
+
+func TestARestartedScannerFindsEverybodyAgain(t *testing.T) {
+	t.Parallel()
+	_, nodes := three(t)
+	var status struct {
+		Workers []struct {
+			Name string
+			PID  int
+		}
+	}
+	nodes[0].client.MustCall("broker:status", nil, &status)
+	for _, w := range status.Workers {
+		if w.Name == "nvpair-node-scanner" {
+			require.NoError(t, syscall.Kill(w.PID, syscall.SIGKILL))
+		}
+	}
+	nodes[0].client.Await("errors:update", appearWithin, func(raw json.RawMessage) bool { return len(raw) > 2 })
+	nodes[1].sees(appearWithin, "alpha", "beta", "gamma")
+	nodes[0].sees(appearWithin, "alpha", "beta", "gamma")
+}
