@@ -17,6 +17,7 @@ import (
 	"nvpair/services/broker"
 	"nvpair/services/errors"
 	"nvpair/services/host"
+	"nvpair/services/nodeinfo"
 	"nvpair/services/nodesettings"
 	"nvpair/services/proxy"
 	"nvpair/services/scanner"
@@ -48,6 +49,7 @@ func programs() map[string]func([]string, string, worker.Streams) int {
 		"nvpair-node-scanner":  scanner.Main,
 		"nvpair-errors":        errors.Main,
 		"nvpair-node-settings": nodesettings.Main,
+		"nvpair-node-info":     nodeinfo.Main,
 		"nvpair-proxy":         proxy.Main,
 		"nvpair-job-scheduler": scheduler.Main,
 	}

@@ -26,6 +26,9 @@ type Config struct {
 
 	// MaxFrameBytes limits an inbound frame; 0 is 1 MiB.
 	MaxFrameBytes int
+	// NoReady leaves the ready notification out of the announcement, for a
+	// worker whose contract has none (NI-18).
+	NoReady bool
 	// Draining, if set, is called once when the worker is to stop, while the
 	// link still takes what it has to say. It must be bounded.
 	Draining func()
@@ -107,7 +110,9 @@ func (l *Link) loop(handle func(*jsonrpc.Request)) {
 // announce queues the first two frames of every worker, in this order (DEC-113).
 // An empty queue takes them.
 func (l *Link) announce() {
-	_ = l.Notify(link.MethodReady, link.Ready{Version: l.cfg.Version})
+	if !l.cfg.NoReady {
+		_ = l.Notify(link.MethodReady, link.Ready{Version: l.cfg.Version})
+	}
 	_ = l.Notify(link.MethodHello, link.Hello{Liveness: 1, Version: l.cfg.Version})
 }
 

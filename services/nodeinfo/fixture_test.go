@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeinfo
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"nvpair/internal/applog"
+	"nvpair/internal/worker"
+	"nvpair/services/nodeinfo/hardware"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	nodeID = "11111111-2222-3333-4444-555555555555"
+	gib    = 1 << 30
+)
+
+// fakeMachine is a machine as a test describes it.
+type fakeMachine struct {
+	host hardware.Host
+
+	mu       sync.Mutex // guards the rest
+	adapters []hardware.Adapter
+	load     hardware.Load
+	looked   []time.Time // when Adapters was called
+	sampled  []time.Time // when Load was called
+	hang     chan struct{}
+}
+
+func (m *fakeMachine) Host() hardware.Host { return m.host }
+
+func (m *fakeMachine) Adapters(context.Context) []hardware.Adapter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.looked = append(m.looked, time.Now())
+	return m.adapters
+}
+
+func (m *fakeMachine) Load(context.Context) hardware.Load {
+	m.mu.Lock()
+	m.sampled = append(m.sampled, time.Now())
+	load, hang := m.load, m.hang
+	m.load.Changed = false
+	m.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	return load
+}
+
+func (m *fakeMachine) set(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+// desk is a machine with a graphics card.
+func desk() *fakeMachine {
+	return &fakeMachine{
+		host:     hardware.Host{CPU: "Fast CPU", Cores: 8, MemoryTotal: 64 * gib},
+		adapters: []hardware.Adapter{{Key: "GPU-1", Name: "Big Card", Total: 24 * gib}},
+		load: hardware.Load{CPUPct: 12, MemoryUsed: 10 * gib,
+			GPUs: map[string]hardware.Reading{"GPU-1": {Used: gib, UsePct: 37, UseKnown: true}}},
+	}
+}
+
+// client is the broker's end of the link of a running worker.
+type client struct {
+	t     *testing.T
+	conn  net.Conn
+	lines *bufio.Reader
+	ended chan error // what Run returned
+	log   *lockedBuffer
+}
+
+// start runs the worker and reads the frame that announces it.
+func start(t *testing.T, m Machine, change func(*Config)) *client {
+	t.Helper()
+	c := launch(t, m, change)
+	c.expect(`{"jsonrpc":"2.0","method":"worker/hello","params":{"liveness":1,"version":"1.2.3"}}`)
+	return c
+}
+
+func launch(t *testing.T, m Machine, change func(*Config)) *client {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	c := &client{t: t, conn: ours, lines: bufio.NewReader(ours), ended: make(chan error, 1), log: &lockedBuffer{}}
+	level := new(slog.LevelVar)
+	level.Set(slog.LevelDebug)
+	cfg := Config{
+		Config: worker.Config{
+			Link: theirs, Version: "1.2.3", Level: level,
+			Log: slog.New(applog.NewHandler(c.log, name, level)),
+		},
+		NodeID: nodeID, Machine: m,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	go func() {
+		c.ended <- Run(t.Context(), cfg)
+		_ = theirs.Close() // a Run that failed has not taken it over
+	}()
+	t.Cleanup(func() { _ = ours.Close() })
+	return c
+}
+
+// stop ends the input and returns what Run returned.
+func (c *client) stop() error {
+	_ = c.conn.Close()
+	return <-c.ended
+}
+
+func (c *client) send(frames ...string) {
+	c.t.Helper()
+	for _, frame := range frames {
+		_, err := fmt.Fprintln(c.conn, frame)
+		require.NoError(c.t, err)
+	}
+}
+
+func (c *client) next() string {
+	c.t.Helper()
+	line, err := c.lines.ReadString('\n')
+	require.NoError(c.t, err)
+	return strings.TrimSuffix(line, "\n")
+}
+
+func (c *client) expect(frame string) {
+	c.t.Helper()
+	require.JSONEq(c.t, frame, c.next())
+}
+
+// notify sends a notification and waits until it has been handled.
+func (c *client) notify(method, params string) {
+	c.t.Helper()
+	frame := fmt.Sprintf(`{"jsonrpc":"2.0","method":%q}`, method)
+	if params != "" {
+		frame = fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params)
+	}
+	c.send(frame, `{"jsonrpc":"2.0","method":"worker/ping","params":{"seq":1}}`)
+	c.expect(`{"jsonrpc":"2.0","method":"worker/pong","params":{"seq":1}}`)
+}
+
+// lockedBuffer may be read while others write.
+type lockedBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}
+
+// body reads a body to its end and closes it.
+func body(t *testing.T, r io.ReadCloser) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	return string(b)
+}
