@@ -35,11 +35,12 @@ type definition struct {
 	deadline   time.Duration // of relayed calls; 0 = none
 	maxFrame   int           // inbound; 0 = 1 MiB
 
-	args     func(*Broker) []string                            // besides --log-level; nil for none
-	spawned  func(context.Context, *Broker, *workerLink)       // after each spawn, on its own goroutine; nil for nothing
-	received func(*Broker, *workerLink, *jsonrpc.Request) bool // notifications of this worker; false = unknown
-	ended    func(*Broker)                                     // drops derived state (BR-11); nil for nothing
-	drained  func(*Broker, *workerLink)                        // once all that an incarnation said was handled; nil for nothing
+	args      func(*Broker) []string                            // besides --log-level; nil for none
+	spawned   func(context.Context, *Broker, *workerLink)       // after each spawn, on its own goroutine; nil for nothing
+	announced func(*Broker)                                     // once it said hello, on its reader; must not wait; nil for nothing
+	received  func(*Broker, *workerLink, *jsonrpc.Request) bool // notifications of this worker; false = unknown
+	ended     func(*Broker)                                     // drops derived state (BR-11); nil for nothing
+	drained   func(*Broker, *workerLink)                        // once all that an incarnation said was handled; nil for nothing
 }
 
 // Supervisor names, as they stand in crash ids.
@@ -84,8 +85,11 @@ func catalog() []definition {
 			absent: "engine-manager not available", callPrefix: "engine", maxFrame: snapshotFrame,
 		},
 		{
-			planned: true, name: workerNodeInfo, label: "node-info", binary: "nvpair-node-info", pathFlag: "node-info-path",
+			name: workerNodeInfo, label: "node-info", binary: "nvpair-node-info", pathFlag: "node-info-path",
 			maxFrame: nodeInfoFrame,
+			// No cluster directory: its listener is to stay open to everybody (NI-3).
+			args:    func(b *Broker) []string { return []string{"--node-id", b.cfg.NodeID} },
+			spawned: nodeInfoSpawned, announced: nodeInfoAnnounced, received: (*Broker).fromNodeInfo, ended: (*Broker).nodeInfoEnded,
 		},
 		{
 			name: workerProxy, label: "proxy", binary: "nvpair-proxy", pathFlag: "proxy-path",

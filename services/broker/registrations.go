@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/discovery"
+	"nvpair/shared/nodeinfo"
 )
 
 // relayDeadline is for the broker's own calls to the scanner (DI-120).
@@ -24,6 +26,7 @@ type registrations struct {
 	// the scanner sees changes and replays in one order.
 	mu      sync.Mutex
 	entries map[string]discovery.Registration // by service code
+	told    *jsonrpc.Stream                   // of the whole set, to the newest node-info; nil before the first
 }
 
 func newRegistrations(b *Broker) *registrations {
@@ -40,6 +43,7 @@ func (r *registrations) set(reg discovery.Registration) {
 		return
 	}
 	r.entries[reg.Service] = reg
+	r.changedLocked()
 	if l := r.b.byName[workerScanner].current(); l != nil {
 		r.send(l, reg)
 	}
@@ -53,6 +57,7 @@ func (r *registrations) remove(service string) {
 		return
 	}
 	delete(r.entries, service)
+	r.changedLocked()
 	if l := r.b.byName[workerScanner].current(); l != nil {
 		l.conn.Start(discovery.MethodUnregister, encode(discovery.Unregistration{Service: service}), relayDeadline,
 			func(resp jsonrpc.Response) {
@@ -61,6 +66,35 @@ func (r *registrations) remove(service string) {
 				}
 			})
 	}
+}
+
+// changedLocked marks the set for node-info, which answers with it (MN-40).
+func (r *registrations) changedLocked() {
+	if r.told != nil {
+		r.told.Mark()
+	}
+}
+
+// follow tells a new node-info the set, and each change from then on.
+func (r *registrations) follow(l *workerLink) {
+	stream := l.conn.NewStream(nodeinfo.MethodSetServices, func() (json.RawMessage, bool) {
+		return encode(nodeinfo.Services{Services: r.ports()}), true
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = stream
+	stream.Mark()
+}
+
+// ports returns the ports of all registered services, by service code.
+func (r *registrations) ports() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ports := make(map[string]int, len(r.entries))
+	for service, reg := range r.entries {
+		ports[service] = reg.Port
+	}
+	return ports
 }
 
 // replay tells a new scanner everything, in key order.

@@ -110,6 +110,9 @@ func (l *workerLink) hello(params json.RawMessage) {
 	l.worker.mu.Lock()
 	l.worker.version = h.Version
 	l.worker.mu.Unlock()
+	if l.worker.announced != nil {
+		l.worker.announced(l.b)
+	}
 }
 
 // subscribe arms the directory push; the current set goes out at once (BR-43).

@@ -6,11 +6,20 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -190,4 +199,49 @@ func body(t *testing.T, r io.ReadCloser) string {
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 	return string(b)
+}
+
+func newLines(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
+
+// testService is a service of which a test runs what it wants.
+func testService(c *client, conn net.Conn) *service {
+	level := new(slog.LevelVar)
+	level.Set(slog.LevelDebug)
+	collector := newCollector(desk())
+	collector.prepare(c.t.Context())
+	return newService(Config{Config: worker.Config{
+		Link: conn, Version: "1.2.3", Level: level, Log: slog.New(applog.NewHandler(c.log, name, level)),
+	}}, nodeID, collector)
+}
+
+// pair is a self-signed certificate for 127.0.0.1 that serves as an authority too.
+type pair struct {
+	cert, key string // PEM files
+	tls       tls.Certificate
+	pool      *x509.CertPool
+}
+
+func newPair(t *testing.T) pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	dir := t.TempDir()
+	p := pair{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), pool: x509.NewCertPool()}
+	require.NoError(t, os.WriteFile(p.cert, certPEM, 0o600))
+	require.NoError(t, os.WriteFile(p.key, keyPEM, 0o600))
+	p.tls, err = tls.X509KeyPair(certPEM, keyPEM)
+	require.NoError(t, err)
+	require.True(t, p.pool.AppendCertsFromPEM(certPEM))
+	return p
 }

@@ -35,19 +35,20 @@ func runHelper(ctx context.Context, program string, args ...string) ([]byte, err
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, fmt.Errorf("%s: %w: %s", program, err, firstLine(out.String()+diagnostics.String()))
+		return nil, fmt.Errorf("%s: %w: %s", program, err, firstLine(out.b.String()+diagnostics.b.String()))
 	}
-	return out.Bytes(), nil
+	return out.b.Bytes(), nil
 }
 
-// capped is a buffer that takes up to helperBytes.
-type capped struct{ bytes.Buffer }
+// capped is a buffer that takes up to helperBytes. The buffer is no embedded one:
+// its ReadFrom would go around the bound.
+type capped struct{ b bytes.Buffer }
 
 func (c *capped) Write(p []byte) (int, error) {
-	if c.Len()+len(p) > helperBytes {
+	if c.b.Len()+len(p) > helperBytes {
 		return 0, errTooLong
 	}
-	return c.Buffer.Write(p)
+	return c.b.Write(p)
 }
 
 func firstLine(s string) string {
