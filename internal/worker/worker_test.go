@@ -349,3 +349,24 @@ func TestHandlerThatWaitsForAnAnswerEndsWithTheLink(t *testing.T) {
 		require.ErrorIs(t, err, jsonrpc.ErrClosed)
 	})
 }
+
+func TestAWorkerWhoseContractHasNoReadySaysHelloAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inR, inW := io.Pipe()
+		var sent bytes.Buffer
+		level := new(slog.LevelVar)
+		l := NewLink(Config{
+			Link: writeTo{inR, &sent}, Version: "1.2.3", NoReady: true,
+			Log: slog.New(slog.DiscardHandler), Level: level,
+		})
+		require.NoError(t, inW.Close())
+		l.Serve(t.Context(), l.Unknown)
+		require.Equal(t, hello+"\n", sent.String())
+	})
+}
+
+// writeTo is a link whose output is kept.
+type writeTo struct {
+	io.ReadCloser
+	io.Writer
+}

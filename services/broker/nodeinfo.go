@@ -5,6 +5,7 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/discovery"
@@ -39,12 +40,13 @@ func (b *Broker) fromNodeInfo(l *workerLink, req *jsonrpc.Request) bool {
 		return false
 	}
 	var seen nodeinfo.ObservedAddresses
-	if err := json.Unmarshal(req.Params, &seen); err != nil {
+	err := json.Unmarshal(req.Params, &seen)
+	if err == nil && seen.Addresses == nil {
+		err = errors.New("addresses are missing") // which is not that there are none
+	}
+	if err != nil {
 		l.undecodable(req, err)
 		return true
-	}
-	if seen.Addresses == nil {
-		seen.Addresses = []string{} // the scanner takes a list only
 	}
 	scanner := b.byName[workerScanner].current()
 	if scanner == nil {

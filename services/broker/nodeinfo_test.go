@@ -90,7 +90,6 @@ func TestObservedAddressesGoToTheScanner(t *testing.T) {
 		require.Contains(t, tr.log.String(), `DEBUG observed addresses not passed on err="no answer in time"`)
 
 		observed("{}")
-		scanner.expect(request(3, "discovery:set-observed-addresses", `{"addresses":[]}`))
 		observed(`{"addresses":"10.0.0.4"}`)
 		info.send(notification("nodeinfo:no-such-event", "{}"))
 		scanner.quiet()

@@ -28,6 +28,7 @@ type Wire struct {
 	frames  []Frame
 	ended   bool
 	changed chan struct{} // closed and replaced with each frame and at the end
+	ignored string        // method of frames that are checked and not kept
 
 	next int // frames that the test has taken; its goroutine's
 }
@@ -103,9 +104,19 @@ func (c *Wire) take(line string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if f.Method != "" && f.Method == c.ignored {
+		return
+	}
 	c.frames = append(c.frames, f)
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+// Ignore leaves out the notifications of that method from now on.
+func (c *Wire) Ignore(method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ignored = method
 }
 
 // Send writes lines, each with its newline.

@@ -80,7 +80,7 @@ func TestEveryProgramTakesItsFirstLogLevelFromFlagThenEnvironment(t *testing.T) 
 				cmd.Env = append(cmd.Env, "NVPAIR_LOG_LEVEL="+tt.environment)
 			}
 			p := h.Start(cmd)
-			w := p.Wire(t)
+			w := b.wire(t, p)
 			b.opened(t, w)
 			w.Send(harness.RequestLine("", "nobody/knows", ""))
 			b.works(t, w, "1")
@@ -197,7 +197,7 @@ func TestALogThatNobodyReadsHarmsNoProgram(t *testing.T) {
 		cmd.Dir, cmd.Stderr = harness.Bin(t), write
 		p := h.Start(cmd)
 		require.NoError(t, errors.Join(write.Close(), read.Close()))
-		w := p.Wire(t)
+		w := b.wire(t, p)
 		b.opened(t, w)
 		for i := range 50 {
 			w.Send("garbage", harness.RequestLine("", "nobody/knows", ""))
