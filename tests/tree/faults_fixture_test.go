@@ -41,6 +41,7 @@ var supervised = []struct{ name, label, flag, binary string }{
 	{"scanner", "scanner", "scanner-path", "nvpair-node-scanner"},
 	{"errors", "nvpair-errors", "errors-path", "nvpair-errors"},
 	{"settings", "settings", "settings-path", "nvpair-node-settings"},
+	{"node-info", "node-info", "node-info-path", "nvpair-node-info"},
 }
 
 // tree is a running broker on a host of its own, and its client.

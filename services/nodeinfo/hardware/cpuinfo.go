@@ -3,6 +3,7 @@
 package hardware
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,11 +33,11 @@ func parseCPUInfo(text string) (name string, cores uint32) {
 		value = strings.TrimSpace(value)
 		switch strings.TrimSpace(key) {
 		case "model name":
-			name = first(name, value)
+			name = cmp.Or(name, value)
 		case "vendor_id":
-			vendor = first(vendor, value)
+			vendor = cmp.Or(vendor, value)
 		case "CPU implementer":
-			vendor = first(vendor, armVendor(value))
+			vendor = cmp.Or(vendor, armVendor(value))
 		case "physical id":
 			at.socket = value
 		case "core id":
@@ -48,14 +49,7 @@ func parseCPUInfo(text string) (name string, cores uint32) {
 			at = core{}
 		}
 	}
-	return first(name, vendor), uint32(len(seen))
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
+	return cmp.Or(name, vendor), uint32(len(seen))
 }
 
 func armVendor(implementer string) string {

@@ -4,6 +4,7 @@ package hardware
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"strings"
 )
@@ -34,7 +35,7 @@ func findPCINames(r io.Reader, wanted map[string]bool) map[string]string {
 // shortName prefers the name in brackets, which is the one on the box, and puts
 // the vendor before it.
 func shortName(vendorID, vendor, device string) string {
-	vendor = first(vendorName(vendorID), vendor)
+	vendor = cmp.Or(vendorName(vendorID), vendor)
 	if _, after, found := strings.Cut(device, "["); found {
 		if name, _, closed := strings.Cut(after, "]"); closed {
 			device = name

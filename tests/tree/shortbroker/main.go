@@ -71,6 +71,7 @@ func shortPolicy() supervise.Policy {
 func (o *options) define(fs *flag.FlagSet) {
 	for binary, flagName := range map[string]string{
 		"nvpair-node-scanner": "scanner-path", "nvpair-errors": "errors-path", "nvpair-node-settings": "settings-path",
+		"nvpair-node-info": "node-info-path",
 	} {
 		fs.Func(flagName, "path of "+binary+"; without it there is none", func(path string) error {
 			o.paths[binary] = path
