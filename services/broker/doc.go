@@ -7,10 +7,11 @@
 // Where things are: catalog.go has the table of workers, workerlink.go what
 // arrives from one, client.go what the client may ask, relay.go how a request
 // travels, nodes.go the merged directory, funnel.go the service errors,
-// registrations.go what this node advertises, workloads.go the jobs (their state
-// is in package jobs), scheduler.go what the scheduler is fed and answers (package
-// feed), facades.go the proxy's listeners, engines.go and manifests.go the engines
-// behind them, status.go what broker:status tells, sink.go the diagnostics.
+// registrations.go what this node advertises, nodeinfo.go what the inventory is
+// told, workloads.go the jobs (their state is in package jobs), scheduler.go what
+// the scheduler is fed and answers (package feed), facades.go the proxy's
+// listeners, engines.go and manifests.go the engines behind them, status.go what
+// broker:status tells, sink.go the diagnostics.
 //
 // Every link has its own reader and its own bounded out-queue. No reader ever
 // waits for another link, so neither a stuck worker nor a client that stopped

@@ -18,7 +18,6 @@ import (
 
 type (
 	adapter  = hardware.Adapter
-	reading  = hardware.Reading
 	readings = map[string]hardware.Reading
 )
 

@@ -4,7 +4,10 @@
 // /v1/node-info answers, and what broker and node-info tell each other.
 package nodeinfo
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Path is the one route of the inventory.
 const Path = "/v1/node-info"
@@ -39,9 +42,9 @@ type NodeInfo struct {
 
 // GPU is a graphics adapter.
 type GPU struct {
-	Name      string `json:"name"` // "Unknown" if it has none
-	VRAM      uint64 `json:"vram_bytes,omitempty"`
-	VRAMInUse uint64 `json:"vram_used_bytes,omitempty"`
+	Name      string `json:"name"`                          // "Unknown" if it has none
+	VRAM      uint64 `json:"vram_bytes,omitempty"`          // the machine's memory if the adapter has none of its own
+	VRAMInUse uint64 `json:"vram_used_bytes,omitempty"`     // likewise
 	UsePct    uint32 `json:"utilization_percent,omitempty"` // 0..100
 }
 
@@ -85,7 +88,7 @@ const (
 func (c ClusterIdentity) Validate() error {
 	switch {
 	case c.ClusterUUID == nil:
-		return fmt.Errorf("clusterUuid is missing")
+		return errors.New("clusterUuid is missing")
 	case len(*c.ClusterUUID) > maxClusterUUIDBytes:
 		return fmt.Errorf("clusterUuid is longer than %d bytes", maxClusterUUIDBytes)
 	}
@@ -96,7 +99,7 @@ func (c ClusterIdentity) Validate() error {
 func (s Services) Validate() error {
 	switch {
 	case s.Services == nil:
-		return fmt.Errorf("services are missing")
+		return errors.New("services are missing")
 	case len(s.Services) > maxServices:
 		return fmt.Errorf("%d services are more than %d", len(s.Services), maxServices)
 	}
