@@ -177,7 +177,7 @@ func TestARestartedScannerFindsEverybodyAgain(t *testing.T) {
 	}
 	nodes[0].client.MustCall("broker:status", nil, &status)
 	for _, w := range status.Workers {
-		if w.Name == "nvpair-node-scanner" {
+		if w.Name == "scanner" {
 			require.NoError(t, syscall.Kill(w.PID, syscall.SIGKILL))
 		}
 	}
