@@ -58,6 +58,15 @@ var (
 	errMalformed = errors.New("request would not be one request on the wire")
 )
 
+// NotConnectedError means that no connection was made: nothing of the request was
+// used up. Its text is the cause's.
+type NotConnectedError struct{ Err error }
+
+func (e *NotConnectedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *NotConnectedError) Unwrap() error { return e.Err }
+
 // aLongTimeAgo as a deadline makes everything that blocks return.
 var aLongTimeAgo = time.Unix(1, 0)
 
@@ -72,10 +81,14 @@ func (p *Pool) Do(ctx context.Context, req *Request) (*Response, error) {
 	if err != nil && reused && ctx.Err() == nil && errors.Is(err, errNoByte) {
 		resp, _, err = p.attempt(ctx, req, true)
 	}
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
+	var dialing *NotConnectedError
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return resp, err
+	case errors.As(err, &dialing):
+		return nil, &NotConnectedError{ctx.Err()}
 	}
-	return resp, err
+	return nil, ctx.Err()
 }
 
 // wellFormed reports whether nothing in the head can end a line or the target: a
@@ -100,7 +113,7 @@ var errNoByte = errors.New("connection ended before the response")
 func (p *Pool) attempt(ctx context.Context, req *Request, fresh bool) (*Response, bool, error) {
 	c, reused, err := p.take(ctx, req.Addr, fresh)
 	if err != nil {
-		return nil, false, err
+		return nil, false, &NotConnectedError{err}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(aLongTimeAgo) })
 	resp, err := p.exchange(c, req)

@@ -84,6 +84,7 @@ type attempt struct {
 	budget budget
 	resp   *upstream.Response
 	err    error
+	unsent bool // no connection was made, so nothing of a body was used up
 }
 
 // dispatch sends the request to a node and waits for the head of its answer. The
@@ -93,6 +94,9 @@ func (x *exchange) dispatch(node *route.Node, req *upstream.Request) *attempt {
 	a := &attempt{x: x, node: node, addr: p.targets.address(node)}
 	x.nodeID, x.target = node.ID, a.addr
 	req.Addr, req.Host = a.addr, a.addr
+	if !node.Own {
+		req.Header[hopHeader] = append(slices.Clip(req.Header[hopHeader]), p.runID)
+	}
 	a.ctx, a.flight = x.f.vigil.begin(x.r.Context(), node)
 	a.ctx = a.budget.start(a.ctx, p.cfg.HeaderTimeout)
 	a.resp, a.err = p.targets.pool(node).Do(a.ctx, req)
@@ -100,6 +104,8 @@ func (x *exchange) dispatch(node *route.Node, req *upstream.Request) *attempt {
 	case a.err == nil:
 		a.flight.answered(false)
 	case x.r.Context().Err() == nil: // a client that leaves says nothing about the node
+		var dialing *upstream.NotConnectedError
+		a.unsent = errors.As(a.err, &dialing)
 		p.targets.failed(node, a.addr)
 		a.err = a.cause(a.err)
 	}

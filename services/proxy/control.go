@@ -88,8 +88,9 @@ func (x *exchange) toOwner(model string, body []byte) {
 
 // firstAnswer tries each node once; the last one's answer stands (PX-63).
 func (x *exchange) firstAnswer(c route.Candidates, body []byte) {
-	for i := range c.Len() {
-		if x.tryRead(c.At(i), body, i == c.Len()-1) {
+	nodes := x.f.living(c)
+	for i, node := range nodes {
+		if x.tryRead(node, body, i == len(nodes)-1) {
 			return
 		}
 	}
@@ -139,7 +140,7 @@ func (x *exchange) pass(a *attempt) {
 	buf := x.f.p.buffers.take(a.resp.ContentLength)
 	defer buf.giveBack()
 	out := a.serve(buf, 0, x.r.Method == http.MethodHead)
-	if out.err != nil && !errorsIsTerminator(out.err) {
+	if out.err != nil && !errors.Is(out.err, errNoTerminator) { // a control answer owes nobody one
 		x.failure = out.err.Error()
 	}
 	if out.abort {
@@ -147,22 +148,19 @@ func (x *exchange) pass(a *attempt) {
 	}
 }
 
-// errorsIsTerminator: a control answer owes nobody a terminator.
-func errorsIsTerminator(err error) bool { return err == errNoTerminator }
-
 // tunnel joins the two connections of a protocol switch until either ends.
 func (x *exchange) tunnel(a *attempt) {
 	x.status = a.resp.StatusCode
 	x.started()
 	head := a.resp.Header
+	x.f.p.serving.Add(1) // the server forgets a connection that was taken over
+	defer x.f.p.serving.Done()
 	conn, buffered, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
 		x.fail(err)
 		return
 	}
 	engine, ahead := a.resp.Hijack()
-	x.f.p.serving.Add(1) // the server forgets a connection that was taken over
-	defer x.f.p.serving.Done()
 	cut := func() { _, _ = conn.Close(), engine.Close() }
 	defer cut()
 	defer context.AfterFunc(x.f.p.ctx, cut)()

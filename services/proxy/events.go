@@ -30,7 +30,9 @@ type reporter struct {
 	buf   []byte                   // of the event that is sent
 	late  map[string]workload.Info // newest refused state by job
 	order []string                 // keys of late, oldest first
-	retry *time.Timer              // armed while late holds anything
+	lost  int                      // events given up since the last flush that got through
+	ended bool
+	retry *time.Timer // armed while late holds anything
 }
 
 // notifier is the part of a link that events need.
@@ -61,37 +63,49 @@ func (r *reporter) keepLocked(info workload.Info) {
 	key := info.Engine + "\x00" + info.ID
 	if _, known := r.late[key]; !known {
 		if len(r.order) >= maxLate {
-			r.log.Warn("broker does not read, the oldest waiting job event is lost", "waiting", maxLate)
+			r.lost++
 			delete(r.late, r.order[0])
 			r.order = r.order[1:]
 		}
 		r.order = append(r.order, key)
 	}
 	r.late[key] = info
-	if r.retry == nil {
+	if r.retry == nil && !r.ended {
 		r.retry = time.AfterFunc(lateRetry, r.flush)
 	}
 }
 
 func (r *reporter) flush() {
+	if lost := r.sendLate(); lost > 0 {
+		r.log.Warn("broker did not read, the oldest waiting job events are lost", "lost", lost)
+	}
+}
+
+// sendLate offers what waits to the link. It returns how many events were given up
+// meanwhile, once none waits any more.
+func (r *reporter) sendLate() (lost int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.retry = nil
 	for len(r.order) > 0 {
 		key := r.order[0]
 		if !r.sendLocked(r.late[key]) {
-			r.retry = time.AfterFunc(lateRetry, r.flush)
-			return
+			if !r.ended {
+				r.retry = time.AfterFunc(lateRetry, r.flush)
+			}
+			return 0
 		}
 		delete(r.late, key)
 		r.order = r.order[1:]
 	}
-	r.order = nil
+	lost, r.order, r.lost = r.lost, nil, 0
+	return lost
 }
 
 func (r *reporter) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.ended = true
 	if r.retry != nil {
 		r.retry.Stop()
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,11 @@ import (
 	"nvpair/services/proxy/dialect"
 	"nvpair/shared/facade"
 )
+
+// hopHeader names the processes that a request to another node has passed: one that
+// comes back is refused. A node given by name or behind a relay can turn out to be
+// this machine.
+const hopHeader = "X-Pair-Hop"
 
 // exchange is one client's request on its way through a facade.
 type exchange struct {
@@ -50,6 +56,10 @@ func (f *facadeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.Header.Get("X-NVPAIR-Engine-Identity-Probe") == "1":
 		x.turnAway(http.StatusConflict, "the compatibility facade is not the "+f.engine.DisplayName+" engine", "proxy-facade")
+		return
+	}
+	if slices.Contains(r.Header[hopHeader], f.p.runID) {
+		x.turnAway(http.StatusLoopDetected, "this request has been here already: one of this node's other nodes leads back to it", "loop")
 		return
 	}
 	x.id = strconv.FormatInt(f.requests.Add(1), 10)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -210,11 +209,12 @@ func (x *exchange) tryOnce(t *task) {
 		x.refuse(http.StatusBadGateway, "no available node advertises the requested model", "")
 		return
 	}
-	for i := range c.Len() {
-		if i == c.Len()-1 {
+	nodes := x.f.living(c)
+	for i, node := range nodes {
+		if i == len(nodes)-1 {
 			t.dispatches = maxDispatches - 1 // the next is final
 		}
-		if t.dispatch(c.At(i)) {
+		if t.dispatch(node) {
 			return
 		}
 	}
@@ -276,7 +276,7 @@ func (t *task) dispatch(node *route.Node) bool {
 // (PX-64, DEC-50).
 func (t *task) retry(a *attempt) bool {
 	if t.once {
-		return notReached(a.err)
+		return a.unsent
 	}
 	if a.err != nil {
 		return true
@@ -297,13 +297,6 @@ func (t *task) retry(a *attempt) bool {
 // worthRepeating reports whether the same request can fare better elsewhere or
 // later: one that is no JSON cannot (DEC-135).
 func (t *task) worthRepeating() bool { return jsoncheck.Valid(t.held.bytes) }
-
-// notReached reports whether no connection was made, so that nothing of a body
-// was used up.
-func notReached(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
-}
 
 // commit passes the answer on, once its first byte is there.
 func (t *task) commit(a *attempt, final bool) bool {

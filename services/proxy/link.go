@@ -109,6 +109,9 @@ func (p *proxy) enable(req *jsonrpc.Request) {
 	p.mu.Lock()
 	p.facades[e.ID] = f
 	p.mu.Unlock()
+	if p.ctx.Err() != nil { // the worker is stopping, and may have closed its facades already
+		f.close()
+	}
 	f.notify(facade.NotifyReady, facade.Ready{Version: p.cfg.Version, Port: port})
 	f.notify(discovery.MethodSubscribe, discovery.Subscription{Services: []string{e.ServiceKey}})
 	req.Reply(facade.Enabled{Engine: e.ID, Port: port})

@@ -52,7 +52,7 @@ func (m *machine) isLocal(host string) bool {
 	if time.Since(m.read) > addressesAge {
 		m.addrs, m.read = interfaceAddrs(), time.Now()
 	}
-	return a.Unmap().IsLoopback() || m.addrs[a.Unmap()]
+	return a.Unmap().IsLoopback() || a.IsUnspecified() || m.addrs[a.Unmap()]
 }
 
 // listens reports whether one of our own facades would take a connection there

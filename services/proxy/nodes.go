@@ -102,6 +102,12 @@ func (f *facadeServer) nodeSelected(req *jsonrpc.Request) {
 	req.Reply(s)
 }
 
+// Bounds of the nodes given by address (DEC-116).
+const (
+	maxManualNodes   = 512
+	maxNodeAddresses = 8
+)
+
 func (f *facadeServer) addManual(req *jsonrpc.Request) {
 	var n facade.Node
 	if !decode(req, &n) {
@@ -111,11 +117,22 @@ func (f *facadeServer) addManual(req *jsonrpc.Request) {
 		req.Fail(jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "id, port, and at least one address are required"))
 		return
 	}
+	if len(n.Addresses) > maxNodeAddresses {
+		req.Fail(jsonrpc.InvalidParams("more than %d addresses", maxNodeAddresses))
+		return
+	}
 	f.state.mu.Lock()
 	_, known := f.state.overlay.manual[n.ID]
-	f.state.overlay.manual[n.ID] = n
-	f.rebuildLocked()
+	full := !known && len(f.state.overlay.manual) >= maxManualNodes
+	if !full {
+		f.state.overlay.manual[n.ID] = n
+		f.rebuildLocked()
+	}
 	f.state.mu.Unlock()
+	if full {
+		req.Fail(jsonrpc.InvalidParams("more than %d nodes", maxManualNodes))
+		return
+	}
 	req.Reply(facade.Added{Added: !known})
 	if known {
 		f.notify(facade.NotifyNodeUpdated, n)

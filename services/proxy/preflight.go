@@ -76,13 +76,14 @@ func (x *exchange) ballot(c route.Candidates) (voters []http.Header, denied bool
 	header := x.request().Header
 	header.Del("Authorization")
 	header.Del("Cookie")
-	heads := make([]*upstream.Response, c.Len()) // closed; nil without an answer
+	nodes := x.f.living(c)
+	heads := make([]*upstream.Response, len(nodes)) // closed; nil without an answer
 	var next atomic.Int32
 	var wg sync.WaitGroup
-	for range min(preflightsAtOnce, c.Len()) {
+	for range min(preflightsAtOnce, len(nodes)) {
 		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < c.Len() && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				heads[i] = x.head(ctx, c.At(i), header)
+			for i := int(next.Add(1)) - 1; i < len(nodes) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				heads[i] = x.head(ctx, nodes[i], header)
 			}
 		})
 	}

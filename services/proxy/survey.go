@@ -62,12 +62,13 @@ const (
 
 // survey asks all candidates. What it returns must be freed.
 func (x *exchange) survey(class dialect.Class, q pageRequest, c route.Candidates) *survey {
-	s := &survey{x: x, class: class, page: q, answers: make([]listAnswer, c.Len())}
+	nodes := x.f.living(c)
+	s := &survey{x: x, class: class, page: q, answers: make([]listAnswer, len(nodes))}
 	s.left.Store(maxMerged)
 	header := x.listHeader(c.Len() == 1)
 	var wg sync.WaitGroup
 	for i := range s.answers {
-		wg.Go(func() { s.answers[i] = s.fetch(c.At(i), header) })
+		wg.Go(func() { s.answers[i] = s.fetch(nodes[i], header) })
 	}
 	wg.Wait()
 	return s

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,11 +16,8 @@ import (
 	"nvpair/services/proxy/route"
 )
 
-// What makes a node dead (DEC-97).
-const (
-	silentProbes = 3 // in a row make a node dead
-	probeTimeout = 2 * time.Second
-)
+// silentProbes in a row make a node dead (DEC-97).
+const silentProbes = 3
 
 var (
 	// errNodeDead ends the requests at a node that no longer answers anything.
@@ -41,7 +39,7 @@ type vigil struct {
 	serving *sync.WaitGroup // waits for the goroutines
 	log     *slog.Logger
 	pools   *targets
-	every   time.Duration // between the beginnings of two questions to a node
+	every   time.Duration // between the beginnings of two questions to a node, and the time for an answer
 	dead    atomic.Int32  // how many nodes are, so that isDead costs nothing while none is
 
 	mu    sync.Mutex          // guards the rest
@@ -82,7 +80,7 @@ func (v *vigil) begin(ctx context.Context, n *route.Node) (context.Context, *fli
 		v.nodes[fl.at] = w
 		v.serving.Go(func() { v.watch(w, fl.at) })
 	}
-	w.left = false
+	w.node, w.left = n, false
 	w.flights[fl] = struct{}{}
 	return ctx, fl
 }
@@ -123,6 +121,23 @@ func (v *vigil) isDead(n *route.Node) bool {
 	defer v.mu.Unlock()
 	w := v.nodes[n.Addrs[0]]
 	return w != nil && w.dead
+}
+
+// living returns the candidates in their order without those that are dead, or all
+// of them if no other is left.
+func (f *facadeServer) living(c route.Candidates) []*route.Node {
+	all := make([]*route.Node, 0, c.Len())
+	for i := range c.Len() {
+		all = append(all, c.At(i))
+	}
+	if f.vigil.dead.Load() == 0 {
+		return all
+	}
+	alive := slices.DeleteFunc(slices.Clone(all), f.vigil.isDead)
+	if len(alive) == 0 {
+		return all
+	}
+	return alive
 }
 
 // removed ends the requests that wait at a node that is no longer known.
@@ -169,7 +184,9 @@ func (v *vigil) needed(w *watched, at string) bool {
 	if v.ctx.Err() == nil && (len(w.flights) > 0 || w.dead && !w.left) {
 		return true
 	}
-	v.aliveLocked(w) // it no longer counts
+	if w.dead {
+		v.dead.Add(-1) // it no longer counts
+	}
 	delete(v.nodes, at)
 	return false
 }
@@ -192,7 +209,7 @@ func (v *vigil) ask(w *watched) bool {
 	if recent {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(v.ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(v.ctx, v.every)
 	defer cancel()
 	addr := v.pools.address(n)
 	resp, err := v.pools.pool(n).Do(ctx, &upstream.Request{Addr: addr, Host: addr, Method: http.MethodGet, Target: "/"})

@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -39,7 +40,7 @@ func mute(t *testing.T) (port int, speak func()) {
 }
 
 func TestADeadNodesRequestsMoveOnAndItIsPassedOver(t *testing.T) {
-	r := newRigWith(t, limits{probeEvery: 20 * time.Millisecond})
+	r := newRigWith(t, limits{probeEvery: 100 * time.Millisecond})
 	port, speak := mute(t)
 	r.addAddress("a", port, "m")
 	r.addNode("b", fakeEngine(t, answers(200, "from b"), "m"), "m")
@@ -60,7 +61,7 @@ func TestADeadNodesRequestsMoveOnAndItIsPassedOver(t *testing.T) {
 }
 
 func TestASlowNodeIsWaitedFor(t *testing.T) {
-	r := newRigWith(t, limits{probeEvery: 5 * time.Millisecond})
+	r := newRigWith(t, limits{probeEvery: 50 * time.Millisecond})
 	asked, release := make(chan struct{}, 1000), make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodGet {
@@ -84,7 +85,7 @@ func TestASlowNodeIsWaitedFor(t *testing.T) {
 }
 
 func TestAStreamOfADeadNodeIsCut(t *testing.T) {
-	r := newRigWith(t, limits{probeEvery: 20 * time.Millisecond})
+	r := newRigWith(t, limits{probeEvery: 100 * time.Millisecond})
 	silent := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -125,6 +126,65 @@ func TestRequestsThatWaitAtARemovedNodeMoveOn(t *testing.T) {
 	r.awaitTrace("queued@-", "queued@a", "queued@b", "running@b", "completed@b")
 }
 
+// A node that is dead is left out of whatever asks several, and of what can be sent
+// only once.
+func TestADeadNodeHoldsUpNothing(t *testing.T) {
+	bounds := small
+	bounds.probeEvery = 100 * time.Millisecond
+	r := newRigWith(t, bounds)
+	port, _ := mute(t)
+	r.addAddress("a", port, "m")
+	r.addNode("b", fakeEngine(t, digest, "m"), "m")
+	r.post("/api/chat", `{"model":"m"}`) // finds out that it is dead
+	body := prompt(mib+1, false)
+	status, got, _ := r.send("/api/chat", body, false)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, sumOf(body), got)
+	resp, err := http.Get(r.url("/v1/models"))
+	require.NoError(t, err)
+	raw, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Contains(t, string(raw), `"m"`)
+}
+
+func TestARequestThatComesBackIsRefused(t *testing.T) {
+	r := newRig(t)
+	around := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { // a relay that leads back
+		again, err := http.NewRequestWithContext(req.Context(), req.Method, r.url(req.URL.Path), req.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		again.Header = req.Header
+		resp, err := http.DefaultClient.Do(again)
+		if err != nil {
+			return // the client left
+		}
+		defer func() { _ = resp.Body.Close() }()
+		w.WriteHeader(resp.StatusCode)
+		_, _ = io.Copy(w, resp.Body)
+	}))
+	t.Cleanup(around.Close)
+	r.addNode("a", around, "m")
+	status, body, _ := r.post("/api/show", `{"model":"m"}`)
+	require.Equal(t, http.StatusLoopDetected, status)
+	require.Contains(t, body, "has been here already")
+}
+
+func TestNodesGivenByAddressAreBounded(t *testing.T) {
+	r := newRig(t)
+	for i := range maxManualNodes {
+		r.addAddress(fmt.Sprint(i), 1)
+	}
+	r.addAddress("0", 2) // one that is known
+	_, err := r.conn.Call(t.Context(), "ollama:node/add-manual", facade.Node{ID: "new", Port: 1, Addresses: []string{"192.0.2.1"}})
+	require.ErrorContains(t, err, "more than 512 nodes")
+	_, err = r.conn.Call(t.Context(), "ollama:node/add-manual", facade.Node{ID: "0", Port: 1, Addresses: make([]string, 9)})
+	require.ErrorContains(t, err, "more than 8 addresses")
+}
+
 func TestANodeIsReachedAtTheAddressThatAnswers(t *testing.T) {
 	r := newRig(t)
 	engine := fakeEngine(t, answers(200, "here"), "m")
@@ -137,7 +197,7 @@ func TestANodeIsReachedAtTheAddressThatAnswers(t *testing.T) {
 	})
 }
 
-func TestTheHeaderTimeoutIsOffUnlessItIsSet(t *testing.T) {
+func TestAHeaderTimeoutThatIsSetMovesRequestsOn(t *testing.T) {
 	r := newRigHeaders(t, 30*time.Millisecond)
 	port, _ := mute(t)
 	r.own(port)

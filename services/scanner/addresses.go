@@ -36,16 +36,15 @@ type clues struct {
 	route    netip.Addr      // invalid if there is none
 }
 
-// localCandidates returns the addresses of this machine; of the named interfaces
-// only, if any are named.
-func localCandidates(only []string, known clues) ([]candidate, error) {
+// localCandidates returns all addresses of this machine.
+func localCandidates(known clues) ([]candidate, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
 	var all []candidate
 	for _, i := range interfaces {
-		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 || len(only) > 0 && !slices.Contains(only, i.Name) {
+		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
 			continue
 		}
 		addrs, err := i.Addrs()
@@ -66,7 +65,7 @@ func (k clues) about(i net.Interface, prefix netip.Prefix) candidate {
 	addr := prefix.Addr().Unmap()
 	virtual := isVirtual(i.Name)
 	return candidate{
-		addr: addr, virtual: virtual, name: strings.ToLower(i.Name),
+		addr: addr, virtual: virtual, name: i.Name,
 		narrow:   i.Flags&net.FlagPointToPoint != 0 || addr.Is4() && prefix.Bits() >= 30,
 		failing:  k.failing[i.Index],
 		observed: k.observed[addr.String()],
@@ -133,13 +132,14 @@ func first(a, b bool) int {
 
 // bonus prefers the interfaces that people plug in (DI-23).
 func (c candidate) bonus() int {
-	has := func(part string) bool { return strings.Contains(c.name, part) }
+	name := strings.ToLower(c.name)
+	has := func(part string) bool { return strings.Contains(name, part) }
 	switch {
 	case c.virtual:
 		return 0
-	case has("wi-fi"), has("wifi"), has("wlan"), strings.HasPrefix(c.name, "wl"):
+	case has("wi-fi"), has("wifi"), has("wlan"), strings.HasPrefix(name, "wl"):
 		return 20
-	case has("ethernet"), strings.HasPrefix(c.name, "eth"), strings.HasPrefix(c.name, "en"):
+	case has("ethernet"), strings.HasPrefix(name, "eth"), strings.HasPrefix(name, "en"):
 		return 15
 	}
 	return 0

@@ -46,7 +46,7 @@ func TestVirtualInterfacesAreKnownByName(t *testing.T) {
 }
 
 func TestThisMachineHasPublishableAddressesOrNone(t *testing.T) {
-	all, err := localCandidates(nil, clues{route: routeSource()})
+	all, err := localCandidates(clues{route: routeSource()})
 	require.NoError(t, err)
 	ips := rank(all)
 	require.LessOrEqual(t, len(ips), maxAddresses)

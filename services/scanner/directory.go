@@ -120,17 +120,18 @@ func (d *directory) nodes() []discovery.DirectoryNode {
 	return list
 }
 
-// unproven returns the newest node that never answered under its uuid, "" for none.
-func (d *directory) unproven() string {
+// unproven returns the nodes of at least that age that never answered under their
+// uuid.
+func (d *directory) unproven(age time.Duration) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	newest := ""
+	var list []string
 	for uuid, e := range d.entries {
-		if !e.proven && (newest == "" || e.entered.After(d.entries[newest].entered)) {
-			newest = uuid
+		if !e.proven && time.Since(e.entered) >= age {
+			list = append(list, uuid)
 		}
 	}
-	return newest
+	return list
 }
 
 // staticOf is what of a node's hardware does not change from second to second.

@@ -3,7 +3,7 @@
 package scanner
 
 import (
-	"net/netip"
+	"time"
 
 	"nvpair/shared/discovery"
 )
@@ -15,47 +15,51 @@ func (p *peers) farewell(instance string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for uuid, known := range p.byUUID {
-		if known.name != instance || known.farewel || !known.listed {
+		if known.name != instance || known.leaving || !known.listed {
 			continue
 		}
 		n, ok := p.dir.node(uuid)
 		if !ok || !probeable(n) {
 			continue
 		}
-		known.farewel = true
+		known.leaving = true
 		p.s.running.Go(func() { p.seeOff(uuid, n) })
 	}
 }
 
-// seeOff removes a node once it refuses what it was to answer.
+// seeOff removes a node that takes no connection any more. It must fail several
+// times: one that is only busy is not gone.
 func (p *peers) seeOff(uuid string, n discovery.DirectoryNode) {
-	gone := false
+	failures := 0
 	for _, wait := range farewellProbes() {
 		if !pause(p.s.ctx, wait) {
 			return
 		}
-		if gone = !p.s.connects(p.s.ctx, n); gone {
+		if p.s.connects(p.s.ctx, n) {
+			failures = 0
+		} else if failures++; failures == goneAfter {
 			break
 		}
 	}
+	gone := failures >= goneAfter
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.byUUID[uuid]
 	if known == nil {
 		return
 	}
-	known.farewel = false
+	known.leaving = false
 	if gone && p.s.ctx.Err() == nil {
 		p.s.log.Info("node left", "node", uuid, "name", known.name)
 		p.dropLocked(uuid)
 	}
 }
 
-// project is a peer as the directory would have it.
-func (p *peer) project(own func(netip.Addr) bool) discovery.DirectoryNode {
-	n := discovery.DirectoryNode{HostUUID: p.rec.hostUUID, Name: p.name, IPs: p.candidates(own), Services: p.rec.services}
-	if len(n.IPs) > 0 {
-		n.IP = n.IPs[0]
-	}
-	return n
+// goneAfter is how many failures in a row are proof.
+const goneAfter = 2
+
+// farewellProbes is when a node that said goodbye is asked, each after the one
+// before: its services end beside its goodbye, not before it.
+func farewellProbes() []time.Duration {
+	return []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond, time.Second}
 }

@@ -8,14 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"nvpair/internal/jsonrpc"
 	"nvpair/shared/discovery"
+	"nvpair/shared/nodeinfo"
 )
 
 // Bounds of a question to a node's node-info (DI-82, DI-83).
@@ -121,6 +125,13 @@ func (i *infos) forget(uuid string) {
 	delete(i.last, uuid)
 }
 
+// prune forgets whoever is gone.
+func (i *infos) prune(gone func(uuid string) bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	maps.DeleteFunc(i.last, func(uuid, _ string) bool { return gone(uuid) })
+}
+
 // ask asks at one address. The answer of a node that does not say who it is counts
 // for the one that was meant.
 func (i *infos) ask(ctx context.Context, ip string, port int, want string) (inventory, error) {
@@ -134,7 +145,7 @@ func (i *infos) ask(ctx context.Context, ip string, port int, want string) (inve
 func (i *infos) get(ctx context.Context, ip string, port int) (inventory, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	url := "http://" + net.JoinHostPort(ip, strconv.Itoa(port)) + "/v1/node-info"
+	url := "http://" + net.JoinHostPort(ip, strconv.Itoa(port)) + nodeinfo.Path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return inventory{}, err
@@ -156,45 +167,58 @@ func (i *infos) get(ctx context.Context, ip string, port int) (inventory, error)
 	return parseInventory(raw)
 }
 
+// Bounds of what another node says of its hardware: all nodes' words together are
+// one message to the other workers.
+const (
+	maxGPUs         = 32
+	maxHardwareName = 128
+)
+
+// parseInventory reads an answer. What it says of the hardware is bounded and
+// written anew: it is passed on to every process that knows the node.
 func parseInventory(raw []byte) (inventory, error) {
-	var a struct {
-		GPUs    json.RawMessage `json:"GPUs"`
-		CPU     json.RawMessage `json:"cpu"`
-		Memory  json.RawMessage `json:"memory"`
-		Valid   bool            `json:"telemetryValid"`
-		Millis  int64           `json:"msSince"`
-		Host    string          `json:"hostUuid"`
-		Cluster *string         `json:"clusterUuid"`
-	}
+	var a nodeinfo.NodeInfo
 	if err := json.Unmarshal(raw, &a); err != nil {
 		return inventory{}, err
 	}
-	var gpus []struct {
-		Use float64 `json:"utilization_percent"`
-	}
-	if len(a.GPUs) > 0 {
-		if err := json.Unmarshal(a.GPUs, &gpus); err != nil {
-			return inventory{}, err
-		}
-	}
 	i := inventory{
-		hostUUID: label(a.Host), clusterUUID: a.Cluster, gpus: present(a.GPUs), cpu: present(a.CPU), memory: present(a.Memory),
-		valid: a.Valid, millis: max(a.Millis, 0),
+		hostUUID: label(a.HostUUID), clusterUUID: a.ClusterUUID, valid: a.TelemetryValid, millis: max(a.AgeMillis, 0),
 	}
-	if a.Cluster != nil && len(*a.Cluster) > maxLabel {
+	if a.ClusterUUID != nil && len(*a.ClusterUUID) > maxLabel {
 		i.clusterUUID = nil
 	}
-	for _, g := range gpus {
-		i.use = max(i.use, min(g.Use, 100))
+	a.GPUs = a.GPUs[:min(len(a.GPUs), maxGPUs)]
+	for k := range a.GPUs {
+		g := &a.GPUs[k]
+		g.Name, g.UsePct = short(g.Name), min(g.UsePct, 100)
+		i.use = max(i.use, float64(g.UsePct))
+	}
+	if len(a.GPUs) > 0 {
+		i.gpus = encode(a.GPUs)
+	}
+	if a.CPU != nil {
+		a.CPU.Name = short(a.CPU.Name)
+		i.cpu = encode(a.CPU)
+	}
+	if a.Memory != nil {
+		i.memory = encode(a.Memory)
 	}
 	i.static = staticOf(i.gpus, i.cpu, i.memory)
 	return i, nil
 }
 
-// present is nil for what says nothing.
-func present(raw json.RawMessage) json.RawMessage {
-	if s := string(raw); s == "null" || s == "[]" || s == "" {
-		return nil
+func short(name string) string {
+	if len(name) > maxHardwareName {
+		name = name[:maxHardwareName]
+	}
+	return strings.ToValidUTF8(name, "")
+}
+
+// encode is for what always encodes.
+func encode(v any) json.RawMessage {
+	raw, err := jsonrpc.Marshal(v)
+	if err != nil {
+		panic(err)
 	}
 	return raw
 }

@@ -15,23 +15,20 @@ import (
 const inventoriesAtOnce = 16
 
 // fresh asks a node that is new, or says something new, for its inventory. It
-// returns at once.
-func (s *service) fresh(n discovery.DirectoryNode) {
-	s.mu.Lock()
-	busy := s.asking[n.HostUUID]
-	s.asking[n.HostUUID] = true
-	s.mu.Unlock()
-	if busy || s.ctx.Err() != nil {
-		return // asked anew by the next sweep
+// returns at once. When many are asked already, the next sweep asks it: records
+// alone must not make this node open connections without bound.
+func (s *service) fresh(uuid string) {
+	select {
+	case s.asking <- struct{}{}:
+	default:
+		return
 	}
 	s.running.Go(func() {
-		defer func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.asking, n.HostUUID)
-		}()
-		s.enrich(s.ctx, n)
-		s.supersede(n)
+		defer func() { <-s.asking }()
+		if n, known := s.directory.node(uuid); known && s.ctx.Err() == nil {
+			s.enrich(s.ctx, n)
+			s.supersede(n)
+		}
 	})
 }
 
@@ -53,6 +50,19 @@ func (s *service) refreshInventories(ctx context.Context) {
 		return n.Services[discovery.ServiceNodeInfo].Port == 0
 	})
 	atOnce(len(nodes), inventoriesAtOnce, func(i int) { s.enrich(ctx, nodes[i]) })
+	s.prune()
+}
+
+// prune drops what was remembered of a node after it had left.
+func (s *service) prune() {
+	known := map[string]bool{s.self.id(): true}
+	for _, n := range s.directory.nodes() {
+		known[n.HostUUID] = true
+	}
+	gone := func(uuid string) bool { return !known[uuid] }
+	s.infos.prune(gone)
+	s.evidence.prune(gone)
+	s.telemetry.prune(gone)
 }
 
 // forget drops what is remembered of a node that left.
@@ -65,13 +75,16 @@ func (s *service) forget(uuid string) {
 // localAddresses returns this machine's addresses that are worth publishing, best
 // first.
 func (s *service) localAddresses() ([]string, error) {
-	all, err := localCandidates(s.interfaces, s.clues())
+	all, err := localCandidates(s.clues())
 	if err != nil {
 		return nil, err
 	}
 	own := make(map[netip.Addr]bool, len(all))
 	for _, c := range all {
 		own[c.addr] = true
+	}
+	if len(s.interfaces) > 0 {
+		all = slices.DeleteFunc(all, func(c candidate) bool { return !slices.Contains(s.interfaces, c.name) })
 	}
 	s.mu.Lock()
 	s.own = own

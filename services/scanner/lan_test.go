@@ -263,6 +263,68 @@ func TestTwoNodesOfOneNameAreTwo(t *testing.T) { // DI-71
 	})
 }
 
+func TestAMachineThatWasSetUpAnewReplacesItsOldEntry(t *testing.T) { // DI-78, DI-79
+	for name, stillThere := range map[string]bool{"the old one is gone": false, "the old one answers": true} {
+		t.Run(name, func(t *testing.T) {
+			inLAN(t, func(l *lan) {
+				l.up("10.0.0.2", other)
+				_, _, crash := l.node("beta", "10.0.0.2", other)
+				l.after(discovery.NotifyNodeDiscovered, other)
+				l.without(discovery.NotifyNodeRemoved, 6*time.Minute)
+				anew := strings.Replace(other, "9", "8", 1)
+				at := "10.0.0.2"
+				if stillThere {
+					at = "10.0.0.3"
+				} else {
+					crash()
+					l.down(at)
+				}
+				l.up(at, anew)
+				l.node("beta", at, anew)
+				if stillThere {
+					l.without(discovery.NotifyNodeRemoved, 6*time.Minute)
+					return
+				}
+				_, took := l.after(discovery.NotifyNodeRemoved, other)
+				require.Less(l.t, took, 20*time.Second, "not after a minute of misses")
+			})
+		})
+	}
+}
+
+func TestWhatTheLinkDoesNotTakeIsSentLater(t *testing.T) {
+	var got []string
+	full := true
+	o := &owed{send: func(method string, params any) bool {
+		if !full {
+			got = append(got, fmt.Sprint(method, params))
+		}
+		return !full
+	}}
+	o.emit("a", "discovered", 1)
+	o.emit("b", "discovered", 2)
+	o.emit("a", "removed", 3)
+	full = false
+	o.emit("a", "discovered", 4) // must not pass what waits
+	require.Empty(t, got)
+	o.emit("c", "discovered", 5)
+	o.settle()
+	require.ElementsMatch(t, []string{"discovered5", "discovered4", "discovered2"}, got)
+}
+
+func TestTheHardwareOfOthersIsBounded(t *testing.T) {
+	var gpus []string
+	for range 1000 {
+		gpus = append(gpus, `{"name":"`+strings.Repeat("x", 1000)+`","utilization_percent":400,"junk":{"a":[1]}}`)
+	}
+	i, err := parseInventory([]byte(`{"GPUs":[` + strings.Join(gpus, ",") + `],"cpu":{"name":"` + strings.Repeat("é", 5000) + `"},"hostUuid":"u"}`))
+	require.NoError(t, err)
+	require.Less(t, len(i.gpus)+len(i.cpu), 8<<10)
+	require.EqualValues(t, 100, i.use)
+	_, err = parseInventory([]byte(`{"GPUs":{}}`))
+	require.Error(t, err)
+}
+
 func TestThisMachinesAddressIsNoOtherNodes(t *testing.T) { // DEC-69
 	own := map[netip.Addr]bool{netip.MustParseAddr("10.0.0.1"): true}
 	p := &peer{

@@ -5,9 +5,11 @@ package scanner
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"nvpair/shared/discovery"
@@ -18,6 +20,9 @@ const (
 	inventoryFresh = 10 * time.Second
 	activityFresh  = time.Minute
 	probeTimeout   = time.Second
+	// aliveTimeout bounds all that is tried to find a node alive: the others wait
+	// for their turn.
+	aliveTimeout = 3 * time.Second
 )
 
 // evidence is when nodes gave signs of life other than announcements.
@@ -54,6 +59,15 @@ func (e *evidence) forget(uuid string) {
 	delete(e.active, uuid)
 }
 
+// prune forgets whoever is gone.
+func (e *evidence) prune(gone func(uuid string) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range []map[string]time.Time{e.answered, e.active} {
+		maps.DeleteFunc(m, func(uuid string, _ time.Time) bool { return gone(uuid) })
+	}
+}
+
 func (e *evidence) vouches(uuid string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,10 +81,12 @@ func (s *service) alive(ctx context.Context, n discovery.DirectoryNode) bool {
 	if s.evidence.vouches(n.HostUUID) {
 		return true
 	}
+	ctx, cancel := context.WithTimeout(ctx, aliveTimeout)
+	defer cancel()
 	if !s.connects(ctx, n) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel = context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	_, err := s.infos.of(ctx, n)
 	if errors.Is(err, errOther) {
@@ -99,10 +115,14 @@ func probePorts(n discovery.DirectoryNode) []int {
 // connects reports whether any of the node's services takes a connection.
 func (s *service) connects(ctx context.Context, n discovery.DirectoryNode) bool {
 	for _, port := range probePorts(n) {
-		for _, ip := range n.IPs {
-			if s.takes(ctx, net.JoinHostPort(ip, strconv.Itoa(port))) {
-				return true
+		var any atomic.Bool
+		atOnce(len(n.IPs), len(n.IPs), func(i int) {
+			if s.takes(ctx, net.JoinHostPort(n.IPs[i], strconv.Itoa(port))) {
+				any.Store(true)
 			}
+		})
+		if any.Load() {
+			return true
 		}
 	}
 	return false

@@ -24,13 +24,9 @@ const (
 	probesAtOnce   = 8
 	// maxResolved bounds the addresses of one node beside those it publishes.
 	maxResolved = 8
+	// maxCandidates bounds those at which a node is asked.
+	maxCandidates = 8
 )
-
-// farewellProbes is when a node that said goodbye is asked whether it is gone: its
-// services end beside its goodbye, not before it.
-func farewellProbes() []time.Duration {
-	return []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second}
-}
 
 // peers are the other nodes that were heard of, by uuid. They decide what is in the
 // directory: a node enters with its first sighting and leaves when it was neither
@@ -57,7 +53,7 @@ type peer struct {
 	misses  int          // scans in a row without a sighting or a sign of life
 	listed  bool         // it is in the directory
 	fixed   bool         // given by address: it is known whether heard or not (DEC-65)
-	farewel bool         // it is being asked whether it is gone
+	leaving bool         // it said goodbye and is being asked whether it is gone
 }
 
 // sighted takes what one packet says. It is called on the network's goroutine and
@@ -98,19 +94,23 @@ func (p *peers) sighted(s mdns.Sighting) {
 }
 
 // roomLocked reports whether one more node can be taken. When there are too many,
-// one that never proved to be a node of ours gives way (a flood of records must not
-// push out, nor keep out, real ones).
+// one gives way that had its time and did not prove to be a node of ours: a flood
+// of records must not push out real ones, and not keep them out for long.
 func (p *peers) roomLocked() bool {
 	if len(p.byUUID) < maxPeers {
 		return true
 	}
-	unproven := p.dir.unproven()
-	if unproven == "" || p.byUUID[unproven] == nil {
-		return false
+	for _, uuid := range p.dir.unproven(proofTime) {
+		if known := p.byUUID[uuid]; known != nil && !known.fixed {
+			p.dropLocked(uuid)
+			return true
+		}
 	}
-	p.dropLocked(unproven)
-	return true
+	return false
 }
+
+// proofTime is what a new node has to answer under its uuid.
+const proofTime = 5 * time.Second
 
 // maxPeers leaves room for this node in the directory (DEC-116).
 const maxPeers = 511
@@ -121,7 +121,7 @@ const maxPeers = 511
 func (p *peer) candidates(own func(netip.Addr) bool) []string {
 	var out []string
 	add := func(a netip.Addr) {
-		if s := a.String(); a.IsValid() && !own(a) && !slices.Contains(out, s) {
+		if s := a.String(); a.IsValid() && len(out) < maxCandidates && !own(a) && !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}
@@ -149,17 +149,20 @@ func (p *peer) candidates(own func(netip.Addr) bool) []string {
 
 // publishLocked brings the directory up to date with a node.
 func (p *peers) publishLocked(known *peer) {
-	ips := known.candidates(p.s.isOwn)
-	n := discovery.DirectoryNode{
-		HostUUID: known.rec.hostUUID, Name: known.name, IPs: ips, ClusterUUID: known.rec.clusterUUID, Services: known.rec.services,
-	}
-	if len(ips) > 0 {
-		n.IP = ips[0]
-	}
+	n := known.project(p.s.isOwn)
 	known.listed = true
 	if p.dir.put(n) {
-		p.s.fresh(n)
+		p.s.fresh(n.HostUUID)
 	}
+}
+
+// project is a peer as the directory would have it.
+func (p *peer) project(own func(netip.Addr) bool) discovery.DirectoryNode {
+	n := discovery.DirectoryNode{HostUUID: p.rec.hostUUID, Name: p.name, IPs: p.candidates(own), ClusterUUID: p.rec.clusterUUID, Services: p.rec.services}
+	if len(n.IPs) > 0 {
+		n.IP = n.IPs[0]
+	}
+	return n
 }
 
 func (p *peers) dropLocked(uuid string) {

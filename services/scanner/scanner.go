@@ -11,13 +11,13 @@
 // the network removes a node that answers.
 //
 // Messages are handled one at a time; the answer to a request is queued before
-// the events it causes. Events leave in the order of the changes: the entry is
-// discovered once, right after the worker has announced itself, and updated with
-// every real change from then on.
+// the events it causes. Events about one node leave in the order of the changes;
+// this node's own entry is discovered right after the worker has announced itself.
 package scanner
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -30,8 +30,10 @@ import (
 	"time"
 
 	"nvpair/internal/appdir"
+	"nvpair/internal/jsonrpc"
 	"nvpair/internal/mdns"
 	"nvpair/internal/worker"
+	"nvpair/shared/discovery"
 )
 
 // sweepEvery is how often the addresses are looked at (DI-28).
@@ -92,6 +94,7 @@ func Run(ctx context.Context, cfg Config) error {
 	s.running.Go(func() { s.sweep(s.ctx) })
 	s.running.Go(func() { s.peers.scan(s.ctx, s.browser.Query) })
 	s.running.Go(func() { s.telemetry.run(s.ctx) })
+	s.running.Go(func() { s.owed.run(s.ctx) })
 	s.link.Serve(ctx, s.handle)
 	return nil
 }
@@ -115,13 +118,14 @@ type service struct {
 	infos     *infos
 	evidence  *evidence
 	telemetry *telemetry
+	asking    chan struct{} // capacity inventoriesAtOnce: new nodes that are asked for their inventory
+	owed      owed
 	mdns      *mdns.Conn
 	browser   *mdns.Browser
 
 	mu       sync.Mutex // guards the rest
 	observed []string   // own addresses at which peers reached this node
 	own      map[netip.Addr]bool
-	asking   map[string]bool // nodes whose inventory is being asked for
 }
 
 func newService(cfg Config) (*service, error) {
@@ -135,9 +139,10 @@ func newService(cfg Config) (*service, error) {
 	}
 	s := &service{
 		log: cfg.Log, base: base, addresses: cfg.Addresses, interfaces: cfg.Interfaces, dial: cfg.Dial,
-		link: worker.NewLink(cfg.Config), infos: newInfos(cfg.Dial), evidence: newEvidence(), asking: make(map[string]bool),
+		link: worker.NewLink(cfg.Config), infos: newInfos(cfg.Dial), evidence: newEvidence(), asking: make(chan struct{}, inventoriesAtOnce),
 		mdns: mdns.New(mdns.Config{Interfaces: cfg.Interfaces, Network: cfg.Network, Log: cfg.Log}),
 	}
+	s.owed.send = s.send
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.addresses == nil {
 		s.addresses = s.localAddresses
@@ -151,8 +156,11 @@ func newService(cfg Config) (*service, error) {
 	s.telemetry = newTelemetry(s)
 	s.refreshAddresses()
 	s.self.announce() // queued right behind ready and hello (DI-112)
-	s.browser, err = s.mdns.Browse(serviceType, s.peers.sighted)
-	return s, err
+	if s.browser, err = s.mdns.Browse(serviceType, s.peers.sighted); err != nil {
+		s.cancel()
+		return nil, err
+	}
+	return s, nil
 }
 
 // publish makes this node known. Its record follows every change from then on.
@@ -194,11 +202,20 @@ func name(configured string) string {
 	return host
 }
 
-// emit queues an event. It is called under the lock of the entry, and never waits.
+// emit queues an event. It is called under the locks of entries, and never waits.
+// The broker builds its directory of them, so an event about a node that the link
+// does not take is sent later.
 func (s *service) emit(method string, params any) {
-	if err := s.link.Notify(method, params); err != nil {
-		s.log.Warn("event lost", "method", method, "err", err)
+	if e, ok := params.(discovery.NodeEvent); ok {
+		s.owed.emit(e.Node.HostUUID, method, params)
+		return
 	}
+	s.send(method, params) // another sample follows
+}
+
+// send reports false when the link is full.
+func (s *service) send(method string, params any) bool {
+	return !errors.Is(s.link.Notify(method, params), jsonrpc.ErrQueueFull)
 }
 
 // sweep looks at the addresses until ctx ends.

@@ -5,6 +5,7 @@ package scanner
 import (
 	"context"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -136,6 +137,13 @@ func (t *telemetry) done(uuid string, p *poll, good bool) {
 		p.failed++
 		p.due = time.Now().Add(backoff(p.failed))
 	}
+}
+
+// prune forgets whoever is gone.
+func (t *telemetry) prune(gone func(uuid string) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.polls, func(uuid string, p *poll) bool { return gone(uuid) && !p.busy })
 }
 
 func (t *telemetry) forget(uuid string) {

@@ -3,17 +3,13 @@
 package brokerapi
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"nvpair/shared/sharedtest"
 )
 
 func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
-	for name, value := range map[string]any{
+	sharedtest.Golden(t, map[string]any{
 		"pong":            &Pong{},
 		"subscribed":      &Subscribed{},
 		"facade-up":       &FacadeStatus{},
@@ -23,15 +19,5 @@ func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
 		"hub-starting":    &HubStatus{},
 		"hub-degraded":    &HubStatus{},
 		"broker-lost":     &HubBrokerLost{},
-	} {
-		golden, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-		require.NoError(t, err)
-		golden = bytes.TrimSpace(golden)
-		decoder := json.NewDecoder(bytes.NewReader(golden))
-		decoder.DisallowUnknownFields()
-		require.NoError(t, decoder.Decode(value), name)
-		encoded, err := json.Marshal(value)
-		require.NoError(t, err)
-		require.Equal(t, string(golden), string(encoded), name)
-	}
+	})
 }

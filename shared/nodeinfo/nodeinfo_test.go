@@ -3,19 +3,18 @@
 package nodeinfo
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"nvpair/shared/sharedtest"
 )
 
 func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
-	for name, value := range map[string]any{
+	sharedtest.Golden(t, map[string]any{
 		"info":              &NodeInfo{},
 		"info-smallest":     &NodeInfo{},
 		"info-no-cluster":   &NodeInfo{},
@@ -25,17 +24,7 @@ func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
 		"services-none":     &Services{},
 		"observed":          &ObservedAddresses{},
 		"observed-none":     &ObservedAddresses{},
-	} {
-		golden, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-		require.NoError(t, err)
-		golden = bytes.TrimSpace(golden)
-		decoder := json.NewDecoder(bytes.NewReader(golden))
-		decoder.DisallowUnknownFields()
-		require.NoError(t, decoder.Decode(value), name)
-		encoded, err := json.Marshal(value)
-		require.NoError(t, err)
-		require.Equal(t, string(golden), string(encoded), name)
-	}
+	})
 }
 
 // TestAbsentIsNotEmpty: see NI-8, NI-16 and MN-40.

@@ -3,34 +3,22 @@
 package serviceerror
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"nvpair/shared/sharedtest"
 )
 
 func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
-	for name, value := range map[string]any{
+	sharedtest.Golden(t, map[string]any{
 		"error":      &ServiceError{},
 		"error-bare": &ServiceError{},
 		"list":       &[]ServiceError{},
 		"list-empty": &[]ServiceError{},
 		"clear":      &Clear{},
 		"cleared":    &Clear{},
-	} {
-		golden, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-		require.NoError(t, err)
-		golden = bytes.TrimSpace(golden)
-		decoder := json.NewDecoder(bytes.NewReader(golden))
-		decoder.DisallowUnknownFields()
-		require.NoError(t, decoder.Decode(value), name)
-		encoded, err := json.Marshal(value)
-		require.NoError(t, err)
-		require.Equal(t, string(golden), string(encoded), name)
-	}
+	})
 }
 
 func TestAnEntryNeedsAnIDAndAMessage(t *testing.T) {

@@ -76,6 +76,14 @@ func (b *Bridge) Heal(h *Host) {
 	b.host.IP("link set " + b.port(h).near + " master br0")
 }
 
+// BlockMulticast makes the switch keep multicast from a host, as some access points do, or lets it through again.
+// Everything else passes.
+func (b *Bridge) BlockMulticast(h *Host, blocked bool) {
+	b.t.Helper()
+	flood := map[bool]string{true: "off", false: "on"}[blocked]
+	b.host.IP("link set " + b.port(h).near + " type bridge_slave mcast_flood " + flood)
+}
+
 // port returns the cable of a host that is attached.
 func (b *Bridge) port(h *Host) bridgePort {
 	b.t.Helper()

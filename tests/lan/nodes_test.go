@@ -7,6 +7,7 @@ package lan
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -113,13 +114,50 @@ func TestAMachineThatIsCutOffIsForgottenAndComesBack(t *testing.T) {
 	}
 }
 
+// Every answer of node-info is a sign of life; only new machines stay unknown.
+func TestBlockedMulticastRemovesNobody(t *testing.T) {
+	t.Parallel()
+	bridge, nodes := three(t)
+	for _, n := range nodes {
+		bridge.BlockMulticast(n.Host, true)
+	}
+	late := harness.NewHost(t, "delta")
+	bridge.Attach(late, "192.168.7.4/24")
+	bridge.BlockMulticast(late, true)
+	started := time.Now()
+	d := startNode(t, late)
+	harness.Eventually(t, 2*evictWithin, "more than a minute to pass", func() bool {
+		for _, n := range nodes {
+			require.Equal(t, []string{"alpha", "beta", "gamma"}, n.names(), n.Name)
+		}
+		return time.Since(started) > 75*time.Second
+	})
+	require.Equal(t, []string{"delta"}, d.names())
+	for _, n := range nodes {
+		bridge.BlockMulticast(n.Host, false)
+	}
+	bridge.BlockMulticast(late, false)
+	for _, n := range append(nodes, d) {
+		n.sees(appearWithin, "alpha", "beta", "delta", "gamma")
+	}
+}
+
+// A machine that stands still takes connections: it may go on any moment.
 func TestAFrozenMachineIsNotForgottenAndAKilledOneIs(t *testing.T) {
 	t.Parallel()
 	_, nodes := three(t)
 	for _, p := range nodes[1].Processes() {
 		require.NoError(t, syscall.Kill(p.PID, syscall.SIGKILL))
 	}
+	frozen := nodes[2].Processes()
+	for _, p := range frozen {
+		require.NoError(t, syscall.Kill(p.PID, syscall.SIGSTOP))
+	}
 	nodes[0].sees(evictWithin, "alpha", "gamma")
+	for _, p := range frozen {
+		require.NoError(t, syscall.Kill(p.PID, syscall.SIGCONT))
+	}
+	nodes[2].sees(evictWithin, "alpha", "gamma")
 }
 
 func TestAMachineIsKnownByTheAddressAPersonWouldGive(t *testing.T) {
@@ -181,7 +219,9 @@ func TestARestartedScannerFindsEverybodyAgain(t *testing.T) {
 			require.NoError(t, syscall.Kill(w.PID, syscall.SIGKILL))
 		}
 	}
-	nodes[0].client.Await("errors:update", appearWithin, func(raw json.RawMessage) bool { return len(raw) > 2 })
+	nodes[0].client.Await("errors:update", appearWithin, func(raw json.RawMessage) bool {
+		return strings.Contains(string(raw), "supervisor:subprocess-crashed:scanner")
+	})
 	nodes[1].sees(appearWithin, "alpha", "beta", "gamma")
 	nodes[0].sees(appearWithin, "alpha", "beta", "gamma")
 }
