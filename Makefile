@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # The names under which the one executable is installed. tests/harness has the same list, and a test compares them.
-BINARIES = nvpair nvpair-ui-broker nvpair-node-scanner nvpair-errors nvpair-node-settings nvpair-node-info nvpair-proxy nvpair-job-scheduler
+BINARIES = nvpair nvpair-ui-broker nvpair-node-scanner nvpair-errors nvpair-node-settings nvpair-node-info nvpair-proxy nvpair-job-scheduler nvpair-manual-nodes
 
 # name=version,name=version,... of everything in versions.json.
 VERSIONS := $(shell sed -n 's/^ *"\([a-z-]*\)": *"\([0-9][^"]*\)".*/\1=\2/p' versions.json | tr '\n' ',' | sed 's/,$$//')

@@ -17,6 +17,7 @@ import (
 	"nvpair/services/broker"
 	"nvpair/services/errors"
 	"nvpair/services/host"
+	"nvpair/services/manualnodes"
 	"nvpair/services/nodeinfo"
 	"nvpair/services/nodesettings"
 	"nvpair/services/proxy"
@@ -52,6 +53,7 @@ func programs() map[string]func([]string, string, worker.Streams) int {
 		"nvpair-node-info":     nodeinfo.Main,
 		"nvpair-proxy":         proxy.Main,
 		"nvpair-job-scheduler": scheduler.Main,
+		"nvpair-manual-nodes":  manualnodes.Main,
 	}
 }
 

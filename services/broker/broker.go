@@ -15,6 +15,7 @@ import (
 	"nvpair/internal/jsonrpc"
 	"nvpair/internal/supervise"
 	"nvpair/services/broker/feed"
+	"nvpair/shared/discovery"
 )
 
 // Broker is a running tree.
@@ -28,6 +29,7 @@ type Broker struct {
 
 	client        *client
 	nodes         *nodeStore
+	manual        *manualNodes
 	registrations *registrations
 	funnel        *funnel
 	facades       *facades
@@ -95,7 +97,8 @@ func newBroker(cfg Config, stop context.CancelFunc) *Broker {
 	b.workloads = newWorkloadFlow(b)
 	b.telemetry = feed.NewTelemetry()
 	b.priorities = &priorities{b: b}
-	b.nodes.lost = b.nodeLost
+	b.nodes.unheard, b.nodes.lost = b.nodeUnheard, b.workloads.nodeLost
+	b.manual = &manualNodes{b: b, known: make(map[string]manualNode), fixed: make(map[string]discovery.StaticNode)}
 	for _, d := range catalog() {
 		w := &workerState{definition: d}
 		if !d.planned {

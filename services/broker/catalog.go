@@ -103,8 +103,10 @@ func catalog() []definition {
 			args:     clusterDirArgs, spawned: workloadsSpawned, received: (*Broker).fromWorkloads, drained: workloadsDrained,
 		},
 		{
-			planned: true, name: workerManual, label: "manual-nodes", binary: "nvpair-manual-nodes", pathFlag: "manual-nodes-path",
-			absent: "manual-nodes not available", callPrefix: "manual-nodes",
+			name: workerManual, label: "manual-nodes", binary: "nvpair-manual-nodes", pathFlag: "manual-nodes-path",
+			absent: "manual-nodes not available", callPrefix: "manual-nodes", maxFrame: snapshotFrame,
+			args:     func(b *Broker) []string { return append([]string{"--node-id", b.cfg.NodeID}, clusterDirArgs(b)...) },
+			received: (*Broker).fromManual, ended: (*Broker).manualEnded,
 		},
 		{
 			planned: true, name: workerCluster, label: "cluster-manager", binary: "nvpair-cluster-manager", pathFlag: "cluster-manager-path",
@@ -128,6 +130,7 @@ func clusterDirArgs(b *Broker) []string {
 // drops the nodes that only its predecessor knew.
 func scannerSpawned(ctx context.Context, b *Broker, l *workerLink) {
 	b.registrations.replay(l)
+	b.manual.replayScanner(l)
 	if l.process.Generation == 1 {
 		return
 	}

@@ -6,7 +6,8 @@
 //
 // Where things are: catalog.go has the table of workers, workerlink.go what
 // arrives from one, client.go what the client may ask, relay.go how a request
-// travels, nodes.go the merged directory, funnel.go the service errors,
+// travels, nodes.go the merged directory, manual.go
+// what users gave it, funnel.go the service errors,
 // registrations.go what this node advertises, nodeinfo.go what the inventory is
 // told, workloads.go the jobs (their state is in package jobs), scheduler.go what
 // the scheduler is fed and answers (package feed), facades.go the proxy's

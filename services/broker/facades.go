@@ -121,6 +121,7 @@ func (f *facades) enable(ctx context.Context, l *workerLink, s *facadeState) {
 	s.mu.Lock()
 	s.up, s.fallback = true, want != 0 && bound != want
 	s.mu.Unlock()
+	f.b.manual.replay(l, s.engine)
 }
 
 // forgetBackend makes the next look tell the proxy again where the engine is: a

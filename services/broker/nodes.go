@@ -18,23 +18,27 @@ import (
 // maxNodes bounds the directory (DEC-116).
 const maxNodes = 512
 
-// nodeStore is the merged view of all nodes (BR section 7). So far one source
-// claims records: the scanner.
+// nodeStore is the merged view of all nodes (BR section 7). Two sources claim
+// records: the scanner, whose view counts where it has one, and the worker
+// manual-nodes. A record disappears with its last claim.
 type nodeStore struct {
 	log     *slog.Logger
 	changed func() // called after each mutation, outside the lock
-	// lost, if set, is called outside the lock after changed when a node's last
-	// claim is gone. Set it before the first node comes.
-	lost func(discovery.DirectoryNode)
+	// unheard and lost, if set, are called outside the lock after changed: the one
+	// when the scanner's claim on a node is gone, the other when its last claim is.
+	// Set them before the first node comes.
+	unheard, lost func(discovery.DirectoryNode)
 
 	mu      sync.Mutex // guards records
 	records map[string]nodeRecord
 }
 
-// nodeRecord is one node, keyed by its host uuid.
+// nodeRecord is one node, keyed by its host uuid, or what stands for it while a
+// manual node has not told one.
 type nodeRecord struct {
-	scanner    discovery.DirectoryNode
-	generation int // of the scanner process that announced it last
+	scanner    *discovery.DirectoryNode // nil without a claim
+	generation int                      // of the scanner process that announced it last
+	manual     *discovery.AvailableNode // nil without a claim; its lastSeen does not count
 	lastSeen   int64
 }
 
@@ -43,42 +47,95 @@ func newNodeStore(log *slog.Logger, changed func()) *nodeStore {
 }
 
 func (s *nodeStore) upsert(n discovery.DirectoryNode, generation int) {
-	if n.HostUUID == "" {
-		s.log.Warn("node without a host uuid ignored", "node", n.Name)
+	s.claim(n.HostUUID, n.Name, func(r *nodeRecord) { r.scanner, r.generation = &n, generation })
+}
+
+// upsertManual is upsert for the other source.
+func (s *nodeStore) upsertManual(key string, n discovery.AvailableNode) {
+	s.claim(key, n.Name, func(r *nodeRecord) { r.manual = &n })
+}
+
+func (s *nodeStore) claim(key, name string, set func(*nodeRecord)) {
+	if key == "" {
+		s.log.Warn("node without a host uuid ignored", "node", name)
 		return
 	}
 	s.mu.Lock()
-	_, known := s.records[n.HostUUID]
+	r, known := s.records[key]
 	full := !known && len(s.records) >= maxNodes
 	if !full {
-		s.records[n.HostUUID] = nodeRecord{scanner: n, generation: generation, lastSeen: time.Now().Unix()}
+		set(&r)
+		r.lastSeen = time.Now().Unix()
+		s.records[key] = r
 	}
 	s.mu.Unlock()
 	if full {
-		s.log.Warn("directory is full, node ignored", "node", n.HostUUID, "limit", maxNodes)
+		s.log.Warn("directory is full, node ignored", "node", key, "limit", maxNodes)
 		return
 	}
 	s.changed()
 }
 
-// remove drops a claim; one that is not held is no event (BR-37).
+// remove drops the scanner's claim; one that is not held is no event (BR-37).
 func (s *nodeStore) remove(hostUUID string) { s.removeOlder(hostUUID, math.MaxInt) }
 
 // removeOlder drops a claim unless a scanner from that generation on made it.
 func (s *nodeStore) removeOlder(hostUUID string, generation int) {
+	s.unclaim(hostUUID, s.unheard, func(r *nodeRecord) bool {
+		held := r.scanner != nil && r.generation < generation
+		if held {
+			r.scanner = nil
+		}
+		return held
+	})
+}
+
+// removeManual drops the other source's claim.
+func (s *nodeStore) removeManual(key string) {
+	s.unclaim(key, nil, func(r *nodeRecord) bool {
+		held := r.manual != nil
+		r.manual = nil
+		return held
+	})
+}
+
+// unclaim lets drop take a claim off a record. It is to report whether there was
+// one.
+func (s *nodeStore) unclaim(key string, dropped func(discovery.DirectoryNode), drop func(*nodeRecord) bool) {
 	s.mu.Lock()
-	r, known := s.records[hostUUID]
-	old := known && r.generation < generation
-	if old {
-		delete(s.records, hostUUID)
+	r := s.records[key]
+	before := r.identity(key)
+	held := drop(&r)
+	last := held && r.scanner == nil && r.manual == nil
+	switch {
+	case last:
+		delete(s.records, key)
+	case held:
+		r.lastSeen = time.Now().Unix() // BR-36
+		s.records[key] = r
 	}
 	s.mu.Unlock()
-	if old {
-		s.changed()
-		if s.lost != nil {
-			s.lost(r.scanner)
-		}
+	if !held {
+		return
 	}
+	s.changed()
+	if dropped != nil {
+		dropped(before)
+	}
+	if last && s.lost != nil {
+		s.lost(before)
+	}
+}
+
+// identity is what of a record tells which node it is.
+func (r nodeRecord) identity(key string) discovery.DirectoryNode {
+	switch {
+	case r.scanner != nil:
+		return *r.scanner
+	case r.manual != nil:
+		return discovery.DirectoryNode{HostUUID: key, Name: r.manual.Name}
+	}
+	return discovery.DirectoryNode{HostUUID: key}
 }
 
 // dropOlder removes what no scanner from that generation on has announced.
@@ -86,7 +143,7 @@ func (s *nodeStore) dropOlder(generation int) {
 	var stale []string
 	s.mu.Lock()
 	for uuid, r := range s.records {
-		if r.generation < generation {
+		if r.scanner != nil && r.generation < generation {
 			stale = append(stale, uuid)
 		}
 	}
@@ -101,7 +158,7 @@ func (s *nodeStore) dropOlder(generation int) {
 func (s *nodeStore) name(hostUUID string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return cmp.Or(s.records[hostUUID].scanner.Name, hostUUID)
+	return cmp.Or(s.records[hostUUID].identity(hostUUID).Name, hostUUID)
 }
 
 // available returns the client's view, sorted by id, then host uuid.
@@ -118,14 +175,14 @@ func (s *nodeStore) available() []discovery.AvailableNode {
 	return nodes
 }
 
-// directory returns the nodes that have any of the services, or all for none,
+// directory returns the nodes of the scanner (DI-121) that have any of the services, or all for none,
 // sorted by host uuid.
 func (s *nodeStore) directory(services []string) discovery.Directory {
 	d := discovery.Directory{Nodes: []discovery.DirectoryNode{}}
 	s.mu.Lock()
 	for _, r := range s.records {
-		if len(services) == 0 || hasAny(r.scanner, services) {
-			d.Nodes = append(d.Nodes, r.scanner)
+		if r.scanner != nil && (len(services) == 0 || hasAny(*r.scanner, services)) {
+			d.Nodes = append(d.Nodes, *r.scanner)
 		}
 	}
 	s.mu.Unlock()
@@ -139,6 +196,11 @@ func hasAny(n discovery.DirectoryNode, services []string) bool {
 
 // project is the client's view of a record (BR-38).
 func (r nodeRecord) project() discovery.AvailableNode {
+	if r.scanner == nil {
+		n := *r.manual
+		n.LastSeenSeconds = r.lastSeen
+		return n
+	}
 	n := discovery.AvailableNode{
 		ID: r.scanner.Name, Name: r.scanner.Name, HostUUID: r.scanner.HostUUID,
 		IPAddress: r.scanner.IP, Port: r.scanner.Services[discovery.ServiceNodeInfo].Port,

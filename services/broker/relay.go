@@ -9,6 +9,7 @@ import (
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/engine"
 	"nvpair/shared/facade"
+	"nvpair/shared/manualnodes"
 	"nvpair/shared/nodesettings"
 )
 
@@ -18,7 +19,7 @@ func relayTo(method string) string {
 	switch method {
 	case "engine:configure-launch", "engine:set-reserved-port":
 		return ""
-	case "node/add", "node/remove", "nodes/list":
+	case manualnodes.MethodAdd, manualnodes.MethodRemove, manualnodes.MethodList:
 		return workerManual
 	}
 	switch {
@@ -32,11 +33,15 @@ func relayTo(method string) string {
 	return ""
 }
 
-// relay passes a request on and its answer back, both untouched. Requests to one
+// relay passes a request on and its answer back, both untouched but for the name
+// of a node to remove (MN-37). Requests to one
 // worker go out in the client's order; answers come back as they come (DEC-4).
 func (b *Broker) relay(req *jsonrpc.Request, name, method string) {
 	if method == "engine:set-port" && b.refusePort(req) {
 		return
+	}
+	if method == manualnodes.MethodRemove {
+		req.Params = b.manual.named(req.Params)
 	}
 	b.relayThen(req, name, method, func(jsonrpc.Response) {})
 }

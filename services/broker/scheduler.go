@@ -111,10 +111,9 @@ func (b *Broker) tellTelemetry(change func() (discovery.Telemetry, bool)) {
 	}
 }
 
-// nodeLost follows a node's last claim out of the directory (DI-124, DI-125).
-func (b *Broker) nodeLost(n discovery.DirectoryNode) {
+// nodeUnheard follows the scanner's claim on a node out of the directory (DI-125).
+func (b *Broker) nodeUnheard(n discovery.DirectoryNode) {
 	b.tellTelemetry(func() (discovery.Telemetry, bool) { return b.telemetry.Forget(feed.ScannerTelemetry, n.HostUUID) })
-	b.workloads.nodeLost(n)
 }
 
 // fromScheduler handles the scheduler's notifications.

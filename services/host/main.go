@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -33,6 +34,9 @@ func commands() []command {
 		{"serve", "", "run a node on this machine until it is stopped", (*cli).serve},
 		{"status", "[--json]", "show the node: exit status 0 running, 1 degraded or starting, 2 not running", (*cli).status},
 		{"jobs", "[--watch] [--json]", "list the requests that run and ran on all nodes", (*cli).jobs},
+		{"nodes", "[--watch] [--json]", "list all nodes, how they are reached and what they have", (*cli).nodes},
+		{"node add", "ADDRESS [--name N]", "add a machine with an engine by its host name or IP address", (*cli).nodeAdd},
+		{"node remove", "NAME|ADDRESS", "remove one that was added by address", (*cli).nodeRemove},
 		{"call", "METHOD [JSON]", "call a JSON-RPC method of the node and print its result", (*cli).call},
 		{"stop", "", "stop the node and wait until it is gone", (*cli).stop},
 	}
@@ -52,9 +56,13 @@ func Main(args []string, version string, std worker.Streams) int {
 		return exitUsage
 	}
 	for _, cmd := range commands() {
-		if cmd.name == args[0] {
-			return cmd.run(c, args[1:])
+		if words := strings.Fields(cmd.name); len(args) >= len(words) && slices.Equal(words, args[:len(words)]) {
+			return cmd.run(c, args[len(words):])
 		}
+	}
+	if args[0] == "node" {
+		fmt.Fprintf(std.Err, "%s node: add or remove is needed; %s nodes lists them\n", name, name)
+		return exitUsage
 	}
 	switch strings.TrimLeft(args[0], "-") {
 	case "version":

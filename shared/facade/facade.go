@@ -91,6 +91,23 @@ type Selection struct {
 	ID string `json:"id"`
 }
 
+// ManualNode is the params of node/add-manual as the broker sends them for a node
+// that the user gave by address (MN-35): what it knows of a Node.
+type ManualNode struct {
+	ID        string   `json:"id"`
+	Engine    string   `json:"engine"` // the facade's
+	Host      string   `json:"host"`
+	Port      int      `json:"port"`
+	Addresses []string `json:"addresses"`
+	Models    []string `json:"models,omitempty"`
+}
+
+// ManualRef is the params of node/remove-manual as the broker sends them.
+type ManualRef struct {
+	ID     string `json:"id"`
+	Engine string `json:"engine"`
+}
+
 // Added is the result of node/add-manual; false means replaced.
 type Added struct {
 	Added bool `json:"added"`

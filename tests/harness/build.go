@@ -18,7 +18,7 @@ import (
 
 // Binaries are the names under which the one executable is installed (DEC-112): BINARIES of the Makefile.
 var Binaries = []string{"nvpair", "nvpair-ui-broker", "nvpair-node-scanner", "nvpair-errors", "nvpair-node-settings",
-	"nvpair-node-info", "nvpair-proxy", "nvpair-job-scheduler"}
+	"nvpair-node-info", "nvpair-proxy", "nvpair-job-scheduler", "nvpair-manual-nodes"}
 
 // built is what Bin made, for the whole test process.
 var built struct {

@@ -75,6 +75,10 @@ func workers() []program {
 			binary: "nvpair-job-scheduler", opening: own,
 			ask: "scheduler:get-interval", params: "{}", limit: 8 << 20,
 		},
+		{
+			binary: "nvpair-manual-nodes", opening: own,
+			ask: "nodes/list", params: "{}", limit: 1 << 20,
+		},
 	}
 }
 

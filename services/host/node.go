@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
+
+	"nvpair/shared/manualnodes"
+)
+
+// nodeAdd adds a node by its address and waits for what its first probe finds.
+func (c *cli) nodeAdd(args []string) int {
+	a := manualnodes.Add{}
+	var ports manualnodes.Ports
+	rest, code, ok := c.parse("node add", args, 1, func(fs *flag.FlagSet) {
+		fs.StringVar(&a.Name, "name", "", "what to call it (default its address)")
+		fs.IntVar(&ports.Ollama, "ollama-port", 0, "where its Ollama listens (default 11434)")
+		fs.IntVar(&ports.LMStudio, "lmstudio-port", 0, "where its LM Studio listens (default 1234)")
+	})
+	if !ok {
+		return code
+	}
+	if len(rest) == 0 {
+		fmt.Fprintf(c.std.Err, "%s node add: an address is needed, for example: %s node add 192.168.1.20\n", name, name)
+		return exitUsage
+	}
+	a.Address = rest[0]
+	if ports != (manualnodes.Ports{}) {
+		a.Ports = &ports
+	}
+	return c.withNode(func(ctx context.Context, n *node) error {
+		begin := time.Now()
+		raw, err := n.call(ctx, manualnodes.MethodAdd, a)
+		var st manualnodes.Status
+		if err == nil {
+			err = json.Unmarshal(raw, &st)
+		}
+		if err == nil {
+			st, err = n.awaitProbe(ctx, st, begin)
+		}
+		if err != nil {
+			return err
+		}
+		if st.Local && st.Error != "" {
+			return fmt.Errorf("%s: %s; take it off the list with: %s node remove %s", st.Address, st.Error, name, st.ID)
+		}
+		fmt.Fprintln(c.std.Out, added(st))
+		return nil
+	})
+}
+
+// awaitProbe waits until a probe has ended that was not over then.
+func (n *node) awaitProbe(ctx context.Context, st manualnodes.Status, begin time.Time) (manualnodes.Status, error) {
+	ticks := time.NewTicker(100 * time.Millisecond)
+	defer ticks.Stop()
+	for {
+		nodes, err := n.manualNodes(ctx)
+		if err != nil {
+			return st, err
+		}
+		i := slices.IndexFunc(nodes, func(m manualnodes.Status) bool { return m.ID == st.ID })
+		if i < 0 {
+			return st, errors.New("it was removed again meanwhile")
+		}
+		if age := nodes[i].ProbeAgeMillis; age != nil && *age < time.Since(begin).Milliseconds() {
+			return nodes[i], nil
+		}
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return nodes[i], nil // it is on the list, and will be probed
+		}
+	}
+}
+
+// added says what became of a node.
+func added(st manualnodes.Status) string {
+	who := cmp.Or(st.Name, st.ID)
+	if who != st.Address {
+		who += " (" + st.Address + ")"
+	}
+	var engines []string
+	for _, e := range []struct {
+		name   string
+		up     bool
+		port   int
+		models int
+	}{
+		{"Ollama", st.OllamaUp, st.OllamaPort, len(st.OllamaModels)},
+		{"LM Studio", st.LMStudioUp, st.LMStudioPort, len(st.LMStudioModels)},
+	} {
+		if e.up {
+			engines = append(engines, fmt.Sprintf("%s at port %d, models: %d", e.name, e.port, e.models))
+		}
+	}
+	switch {
+	case len(engines) > 0:
+		return "added " + who + ": " + strings.Join(engines, "; ")
+	case st.Error == "":
+		return "added " + who + "; it has not answered yet"
+	}
+	return "added " + who + ", but it serves nothing now: " + st.Error + "; it is tried again every 10 s"
+}
+
+// nodeRemove removes a node that was added by address.
+func (c *cli) nodeRemove(args []string) int {
+	rest, code, ok := c.parse("node remove", args, 1, func(*flag.FlagSet) {})
+	if !ok {
+		return code
+	}
+	if len(rest) == 0 {
+		fmt.Fprintf(c.std.Err, "%s node remove: a name or an address is needed; %s nodes lists them\n", name, name)
+		return exitUsage
+	}
+	return c.withNode(func(ctx context.Context, n *node) error {
+		nodes, err := n.manualNodes(ctx)
+		if err != nil {
+			return err
+		}
+		id, err := pick(nodes, rest[0])
+		if err != nil {
+			return err
+		}
+		if _, err := n.call(ctx, manualnodes.MethodRemove, manualnodes.Remove{ID: id}); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.std.Out, "removed %s\n", id)
+		return nil
+	})
+}
+
+// pick returns the id of the one node that is called so or is at that address. An
+// id counts first.
+func pick(nodes []manualnodes.Status, wanted string) (string, error) {
+	var ids []string
+	for _, m := range nodes {
+		switch {
+		case m.ID == wanted:
+			return m.ID, nil
+		case m.Name == wanted, m.HostUUID == wanted, strings.EqualFold(m.Address, wanted):
+			ids = append(ids, m.ID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return "", fmt.Errorf("no node %q was added by address; %s nodes lists them", wanted, name)
+	case 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%d nodes are called %q: name one of %s", len(ids), wanted, strings.Join(ids, ", "))
+}
+
+// withNode lets do talk to a node that is ready. An answer's error is told in its
+// own words.
+func (c *cli) withNode(do func(context.Context, *node) error) int {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*nodesTimeout)
+	defer cancel()
+	n, err := dial(ctx)
+	if err != nil {
+		return c.fail(err)
+	}
+	defer n.close()
+	if err = n.awaitReady(ctx); err == nil {
+		err = do(ctx, n)
+	}
+	var answer *jsonrpc2.Error
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &answer):
+		return c.fail(errors.New(strings.TrimPrefix(answer.Message, "invalid params: ")))
+	}
+	return c.fail(err)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manualnodes
+
+import (
+	"encoding/pem"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	wire "nvpair/shared/manualnodes"
+)
+
+// machine serves on a loopback address and returns its port.
+func machine(t *testing.T, address string, handler http.HandlerFunc) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", address+":0")
+	require.NoError(t, err)
+	server := &httptest.Server{Listener: ln, Config: &http.Server{Handler: handler}}
+	server.Start()
+	t.Cleanup(server.Close)
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+func probeOf(t *testing.T, cfg Config, e saved) wire.Status {
+	t.Helper()
+	cfg.Log = slog.New(slog.DiscardHandler)
+	p, err := newProber(t.Context(), cfg)
+	require.NoError(t, err)
+	st := statusOf(e)
+	f := p.probe(t.Context(), st, false, ownUUID)
+	f.into(&st)
+	return st
+}
+
+func TestAnEngineOfThisMachineCountsOnlyAtAPortOfItsOwn(t *testing.T) {
+	port := machine(t, "127.0.0.7", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/tags" {
+			_, _ = w.Write([]byte(`{"models":[{"name":"m"}]}`))
+		}
+	})
+	closed := machine(t, "127.0.0.7", http.NotFound)
+	st := probeOf(t, Config{}, saved{ID: "a", Address: "127.0.0.7", Ports: &wire.Ports{Ollama: port, LMStudio: closed, NodeInfo: closed}})
+	require.True(t, st.Local && st.OllamaUp)
+	require.Empty(t, st.Error)
+	require.Equal(t, []string{"m"}, st.OllamaModels)
+
+	f := findings{local: true, ollama: engineAnswer{up: true}}
+	f.settle(wire.Status{})
+	require.False(t, f.ollama.up)
+	require.Equal(t, errSelf, f.err)
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	long := `{"models":[{"name":"` + strings.Repeat("x", maxBodyBytes) + `"}]}`
+	many := `{"data":[` + strings.Repeat(`{"id":"0123456789"},`, 5000) + `{"id":"x"}]}`
+	port := machine(t, "127.0.0.8", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/tags":
+			_, _ = w.Write([]byte(long))
+		case "/v1/models":
+			_, _ = w.Write([]byte(many))
+		case "/v1/node-info":
+			_, _ = w.Write([]byte(`{"GPUs":[{"name":"` + strings.Repeat("x", maxInfoBytes) + `"}],"cpu":{},"memory":5}`))
+		}
+	})
+	st := probeOf(t, Config{}, saved{ID: "a", Address: "127.0.0.8", Ports: &wire.Ports{Ollama: port, LMStudio: port, NodeInfo: port}})
+	require.True(t, st.OllamaUp && st.LMStudioUp && st.NodeInfoUp)
+	require.Empty(t, st.OllamaModels)
+	require.Len(t, st.LMStudioModels, maxModels)
+	require.Nil(t, st.GPUs)
+	require.Nil(t, st.CPU)
+	require.Nil(t, st.Memory)
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	port := machine(t, "127.0.0.9", func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/else") {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		http.Redirect(w, r, "/else"+r.URL.Path, http.StatusFound)
+	})
+	st := probeOf(t, Config{}, saved{ID: "a", Address: "127.0.0.9", Ports: &wire.Ports{Ollama: port, LMStudio: port, NodeInfo: port}})
+	require.False(t, reachable(&st))
+	require.Contains(t, st.Error, "it answers with status 302")
+}
+
+func TestNodeInfoIsAskedOverTLSWhereThereIsAPortForIt(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(`{"hostUuid":"` + uuid + `"}`))
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	_, portText, err := net.SplitHostPort(server.Listener.Addr().String())
+	require.NoError(t, err)
+	port, err := strconv.Atoi(portText)
+	require.NoError(t, err)
+	e := saved{ID: "a", Address: "127.0.0.1", TLSPort: port, Ports: &wire.Ports{Ollama: port, LMStudio: port}}
+	require.False(t, probeOf(t, Config{}, e).NodeInfoUp, "nobody vouches for it")
+
+	bundle := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	st := probeOf(t, Config{CABundle: bundle}, e)
+	require.True(t, st.NodeInfoUp && st.Peer, st.Error)
+	require.Equal(t, uuid, st.HostUUID)
+}
+
+func TestUnusableFilesOfTheFlagsAreFatal(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	for _, cfg := range []Config{
+		{ClientCert: empty}, {ClientKey: empty}, {ClientCert: empty, ClientKey: empty},
+		{CABundle: empty}, {CABundle: empty + ".missing"},
+	} {
+		_, err := newProber(t.Context(), cfg)
+		require.ErrorContains(t, err, "--c", "%+v", cfg)
+	}
+}
