@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -289,9 +288,6 @@ func TestANodeOfThisProductIsHandedToTheScanner(t *testing.T) { // DEC-65, DEC-1
 
 		scanner.leave()
 		scanner = tr.join(workerScanner, 2)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go scannerSpawned(ctx, tr.Broker, scanner.link)
 		require.Contains(t, scanner.line(), `"method":"discovery:static-node"`, "a new one is told again")
 		in.send(notification("node/removed", `{"id":"far","address":"192.0.2.9"}`))
 		require.Contains(t, scanner.line(), `"method":"discovery:static-node-removed","params":{"hostUuid":"u9"}`)

@@ -5,11 +5,11 @@ package proxy
 import (
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 
+	"nvpair/internal/httpserve"
 	"nvpair/shared/serviceerror"
 )
 
@@ -79,7 +79,7 @@ func (f *facadeServer) listenAliases(addrs []netip.AddrPort) {
 		}
 		bound = append(bound, ln)
 	}
-	var servers []*http.Server
+	var servers []*httpserve.Server
 	for i, ln := range bound {
 		server := f.newServer()
 		servers = append(servers, server)

@@ -4,10 +4,10 @@ package proxy
 
 import (
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 
+	"nvpair/internal/httpserve"
 	"nvpair/internal/splitlisten"
 	"nvpair/services/proxy/route"
 	"nvpair/shared/engine"
@@ -43,8 +43,8 @@ type facadeState struct {
 	mu      sync.Mutex // guards the rest; lock order: proxy.mu, then facadeState.mu, then the ledger's
 	port    int
 	overlay overlay
-	server  *http.Server
-	aliases []*http.Server // of the alias addresses
+	server  *httpserve.Server
+	aliases []*httpserve.Server // of the alias addresses
 	split   *splitlisten.Listener
 }
 

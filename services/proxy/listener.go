@@ -6,12 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"strconv"
 	"time"
 
+	"nvpair/internal/httpserve"
 	"nvpair/internal/splitlisten"
 )
 
@@ -60,16 +59,14 @@ func (f *facadeServer) listen(port int) error {
 }
 
 // newServer returns the plaintext side's server.
-func (f *facadeServer) newServer() *http.Server {
-	return &http.Server{
+func (f *facadeServer) newServer() *httpserve.Server {
+	return &httpserve.Server{
 		Handler:           f,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
-		BaseContext:       func(net.Listener) context.Context { return f.p.ctx }, // its end is every request's
-
-		DisableGeneralOptionsHandler: true, // who asks is checked for "OPTIONS *" too
+		Log:               f.log,
+		BaseContext:       f.p.ctx, // its end is every request's
 	}
 }
 
@@ -104,7 +101,7 @@ func (f *facadeServer) move(port int) (moved bool, err error) {
 
 func (f *facadeServer) close() {
 	f.state.mu.Lock()
-	servers, split := append([]*http.Server{f.state.server}, f.state.aliases...), f.state.split
+	servers, split := append([]*httpserve.Server{f.state.server}, f.state.aliases...), f.state.split
 	f.state.mu.Unlock()
 	for _, server := range servers {
 		f.shutdown(server)
@@ -113,7 +110,7 @@ func (f *facadeServer) close() {
 }
 
 // shutdown lets running requests end, for a while.
-func (f *facadeServer) shutdown(s *http.Server) {
+func (f *facadeServer) shutdown(s *httpserve.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.p.cfg.limits.drainTimeout)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
