@@ -109,6 +109,9 @@ func TestPagesAreServedAsTheEngineHasIt(t *testing.T) {
 	}
 	n.addNode("second", engine.Config{Models: []engine.Model{{Name: "demo:latest"}}})
 	status, body, header := ask(http.MethodGet, "/v1/models", "http://localhost:3000")
+	require.Equal(t, http.StatusOK, status, body)
+	require.Equal(t, []string{"http://localhost:3000"}, header["Access-Control-Allow-Origin"], "both permit it")
+	status, body, header = ask(http.MethodGet, "/v1/models", "https://evil.example")
 	require.Equal(t, http.StatusForbidden, status, body)
 	require.Contains(t, body, "an engine denied access to the model list")
 	require.Empty(t, header["Access-Control-Allow-Origin"])
