@@ -27,15 +27,41 @@ type affinity struct {
 // place is one engine on one node.
 type place struct{ node, addr string }
 
-// note remembers the response whose answer begins so.
-func (a *affinity) note(x *exchange, begin []byte, at place) {
+// naming looks for the id of a response in the beginning of its answer, which may
+// come in any pieces. The zero value has nothing to look for.
+type naming struct {
+	affinity *affinity
+	at       place
+	begin    []byte
+}
+
+// maxNaming is where an answer's id must have been told.
+const maxNaming = 4 << 10
+
+// watch returns the naming for an answer of that node.
+func (a *affinity) watch(x *exchange, at place) naming {
 	if x.r.URL.Path != dialect.PathResponses || x.status != http.StatusOK {
+		return naming{}
+	}
+	return naming{affinity: a, at: at}
+}
+
+// write looks at the next bytes of the answer.
+func (n *naming) write(b []byte) {
+	if n.affinity == nil {
 		return
 	}
-	id := dialect.ResponseID(begin)
-	if id == "" {
+	n.begin = append(n.begin, b[:min(len(b), maxNaming-len(n.begin))]...)
+	if id := dialect.ResponseID(n.begin); id != "" {
+		n.affinity.note(id, n.at)
+	} else if len(n.begin) < maxNaming {
 		return
 	}
+	*n = naming{}
+}
+
+// note remembers who made a response.
+func (a *affinity) note(id string, at place) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.made == nil {

@@ -66,6 +66,9 @@ func (f *facadeServer) listenAliases(addrs []netip.AddrPort) {
 	var bound []net.Listener
 	for _, a := range addrs {
 		ln, err := bind(a.String())
+		if err != nil && noSuchAddress(err) && len(addrs) > 1 {
+			continue // a machine without IPv6 has no conflict there
+		}
 		if err != nil {
 			for _, b := range bound {
 				_ = b.Close()
@@ -80,10 +83,10 @@ func (f *facadeServer) listenAliases(addrs []netip.AddrPort) {
 		bound = append(bound, ln)
 	}
 	var servers []*httpserve.Server
-	for i, ln := range bound {
+	for _, ln := range bound {
 		server := f.newServer()
 		servers = append(servers, server)
-		f.p.here.add(addrs[i].String())
+		f.p.here.add(ln.Addr().String())
 		f.p.serving.Go(func() { _ = server.Serve(ln) }) // returns when it is shut down
 	}
 	f.state.mu.Lock()

@@ -84,7 +84,8 @@ type attempt struct {
 	budget budget
 	resp   *upstream.Response
 	err    error
-	unsent bool // no connection was made, so nothing of a body was used up
+	naming naming // of the answer
+	unsent bool   // no connection was made, so nothing of a body was used up
 }
 
 // dispatch sends the request to a node and waits for the head of its answer. The
@@ -235,6 +236,7 @@ func (a *attempt) serve(buf *copyBuffer, n int, ended bool) outcome {
 		flush: a.resp.ContentLength < 0 || strings.HasPrefix(a.resp.Header.Get("Content-Type"), "text/event-stream"),
 		node:  a.node.ID,
 		left:  a.resp.ContentLength,
+		named: &a.naming,
 	}
 	if a.resp.StatusCode < 300 && a.resp.Header.Get("Content-Encoding") == "" { // no mark is seen in encoded bytes
 		s.end = dialect.NewTerminator(a.resp.Header.Get("Content-Type"), x.r.URL.Path)
@@ -299,6 +301,7 @@ type stream struct {
 	flush    bool
 	node     string
 	end      *dialect.Terminator
+	named    *naming
 	left     int64     // bytes to come, negative when the engine did not say
 	passed   bool      // the client has all that makes the answer whole
 	deadline time.Time // of writes, as last set
@@ -309,6 +312,7 @@ type stream struct {
 func (s *stream) write(b []byte) bool {
 	s.arm()
 	s.end.Write(b)
+	s.named.write(b)
 	s.left -= int64(len(b))
 	whole := s.left == 0 || s.end.Seen()
 	if whole {

@@ -153,8 +153,7 @@ func (x *exchange) tunnel(a *attempt) {
 	x.status = a.resp.StatusCode
 	x.started()
 	head := a.resp.Header
-	x.f.p.serving.Add(1) // the server forgets a connection that was taken over
-	defer x.f.p.serving.Done()
+	defer x.f.p.serving.Join()() // the server forgets a connection that was taken over
 	conn, buffered, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
 		x.fail(err)

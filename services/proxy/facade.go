@@ -70,16 +70,15 @@ func (f *facadeServer) port() int {
 // rebuildLocked makes the routing table anew from the state it is called under,
 // and ends the requests that wait at nodes that are no longer in it.
 func (f *facadeServer) rebuildLocked() {
-	before, now := f.index.Load().All(), route.NewIndex(f.state.routable(), f.p.currentRanking(), f.p.ledger)
+	before, now := f.index.Load(), route.NewIndex(f.state.routable(), f.p.currentRanking(), f.p.ledger)
 	f.index.Store(now)
 	f.pinned.Store(orNil(f.state.overlay.pin))
 	f.own.Store(len(f.state.overlay.backends) > 0)
-	for i := range before.Len() {
-		n := before.At(i)
-		if _, still := now.All().Prefer(n.ID); !still && !n.Own { // an own engine that works need not answer the broker
+	before.Others(func(n *route.Node) { // an own engine that works need not answer the broker
+		if !now.Dials(n.Addrs[0]) {
 			f.vigil.removed(n)
 		}
-	}
+	})
 }
 
 // orNil returns a copy, nil for the empty string.

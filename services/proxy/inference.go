@@ -323,7 +323,7 @@ func (t *task) commit(a *attempt, final bool) bool {
 		t.job.run()
 	}
 	x.status = a.resp.StatusCode
-	x.f.p.affinity.note(x, buf.bytes[:n], place{a.node.ID, a.node.Addrs[0]})
+	a.naming = x.f.p.affinity.watch(x, place{a.node.ID, a.node.Addrs[0]})
 	t.result = a.serve(buf, n, ended)
 	if t.result.err != nil {
 		x.failure = t.result.err.Error()

@@ -29,7 +29,7 @@ func bind(addr string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	switch {
 	case err != nil && isTaken(err):
-		return nil, fmt.Errorf("%w: %v", errPortTaken, err)
+		return nil, fmt.Errorf("%w: %w", errPortTaken, err)
 	case err != nil:
 		return nil, fmt.Errorf("bind: %w", err)
 	}

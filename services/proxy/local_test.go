@@ -98,7 +98,10 @@ func TestTheNewestResponsesAreRemembered(t *testing.T) {
 	var a affinity
 	x := &exchange{r: &http.Request{URL: mustURL("/v1/responses")}, status: http.StatusOK}
 	for i := range 3 * maxResponses / 2 {
-		a.note(x, []byte(fmt.Sprintf(`{"id":"resp_%d"`, i)), place{node: "n"})
+		n := a.watch(x, place{node: "n"})
+		for _, part := range []string{"event: response.created\n", "data: {\"i", fmt.Sprintf(`d":"resp_%d"`, i), "more"} {
+			n.write([]byte(part))
+		}
 	}
 	require.Len(t, a.made, maxResponses)
 	_, known := a.of(x, []byte(fmt.Sprintf(`{"previous_response_id":"resp_%d"}`, 3*maxResponses/2-1)))

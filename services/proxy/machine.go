@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -40,7 +41,7 @@ func (m *machine) remove(addr string) {
 
 // isLocal reports whether the host is this machine.
 func (m *machine) isLocal(host string) bool {
-	if host == "localhost" {
+	if strings.EqualFold(host, "localhost") {
 		return true
 	}
 	a, err := netip.ParseAddr(host)
@@ -61,7 +62,7 @@ func (m *machine) listens(host string, port int) bool {
 	if !m.isLocal(host) {
 		return false
 	}
-	if host == "localhost" {
+	if strings.EqualFold(host, "localhost") {
 		host = "127.0.0.1"
 	}
 	m.mu.Lock()

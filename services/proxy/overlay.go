@@ -104,8 +104,9 @@ func (o *overlay) has(id string) bool {
 }
 
 // routable resolves the nodes to what can be dialled (PX-50). This machine stands
-// for the own engine, with or without a record; other relayed nodes need a pin,
-// and there are none before a cluster exists.
+// for the own engine, with or without a record. Other relayed nodes need a pin, and
+// there are none before a cluster exists; a record that nobody vouches for does not
+// take the place of a node that the user gave.
 func (f *facadeState) routable() []route.Node {
 	o := &f.overlay
 	var nodes []route.Node
@@ -118,8 +119,8 @@ func (f *facadeState) routable() []route.Node {
 		}
 	}
 	for id, n := range o.manual {
-		if _, relayed := o.relay[id]; relayed {
-			continue
+		if id == f.hostUUID && len(o.backends) > 0 {
+			continue // this machine is its own engines
 		}
 		if addrs := f.manualAddrs(n); len(addrs) > 0 {
 			nodes = append(nodes, route.Node{ID: id, Addrs: addrs, Models: f.keys(n.Models)})

@@ -52,7 +52,7 @@ type proxy struct {
 	affinity affinity
 	allowed  map[string]bool // AllowedHosts
 	ctx      context.Context // ends when the worker is to stop
-	serving  sync.WaitGroup  // everything the facades started
+	serving  worker.Group    // everything the facades started
 	ranking  atomic.Pointer[route.Ranking]
 
 	mu      sync.Mutex               // guards facades

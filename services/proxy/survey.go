@@ -28,6 +28,8 @@ const (
 	// maxMerged bounds what all nodes together may send for one list. An answer
 	// that no longer fits counts as one that is too long.
 	maxMerged = 64 << 20
+	// maxRows bounds one node's list; what is known of a row costs more than the row.
+	maxRows = 16_384
 )
 
 // survey is the question for a model list, put to all nodes at once. What they
@@ -219,7 +221,7 @@ func (s *survey) records(raw []byte) []string {
 		return nil
 	}
 	list.ForEach(func(_, r gjson.Result) bool {
-		if s.identity(r) == "" {
+		if s.identity(r) == "" || len(records) == maxRows {
 			records = nil
 			return false
 		}

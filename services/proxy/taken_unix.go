@@ -9,5 +9,11 @@ import (
 	"syscall"
 )
 
+// noSuchAddress reports whether a bind failed because the machine has no such
+// address, or not that family of them.
+func noSuchAddress(err error) bool {
+	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
+}
+
 // isTaken reports whether a bind failed because of another listener.
 func isTaken(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }

@@ -8,6 +8,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// noSuchAddress reports whether a bind failed because the machine has no such
+// address, or not that family of them.
+func noSuchAddress(err error) bool {
+	return errors.Is(err, windows.WSAEADDRNOTAVAIL) || errors.Is(err, windows.WSAEAFNOSUPPORT)
+}
+
 // isTaken reports whether a bind failed because of another listener, one that
 // wants its port for itself alone included.
 func isTaken(err error) bool {

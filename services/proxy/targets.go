@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nvpair/internal/upstream"
+	"nvpair/internal/worker"
 	"nvpair/services/proxy/route"
 )
 
@@ -24,7 +25,7 @@ const (
 // their addresses.
 type targets struct {
 	ctx     context.Context // ends with the worker
-	serving *sync.WaitGroup // waits for the confirmations
+	serving *worker.Group   // waits for the confirmations
 	plain   *upstream.Pool  // own engines and nodes given by address
 
 	mu     sync.Mutex         // guards choices

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nvpair/internal/upstream"
+	"nvpair/internal/worker"
 	"nvpair/services/proxy/route"
 )
 
@@ -36,7 +37,7 @@ var (
 // is removed.
 type vigil struct {
 	ctx     context.Context // ends with the worker
-	serving *sync.WaitGroup // waits for the goroutines
+	serving *worker.Group   // waits for the goroutines
 	log     *slog.Logger
 	pools   *targets
 	every   time.Duration // between the beginnings of two questions to a node, and the time for an answer

@@ -68,7 +68,7 @@ func (d *directory) learn(uuid string, i inventory) {
 	if e == nil {
 		return
 	}
-	e.proven = true
+	e.proven = e.proven || i.hostUUID == uuid // one that does not say who it is proves nothing
 	n := &e.node
 	cluster := n.ClusterUUID
 	if i.clusterUUID != nil {
@@ -79,6 +79,14 @@ func (d *directory) learn(uuid string, i inventory) {
 	if !same {
 		d.tellLocked(discovery.NotifyNodeUpdated, e)
 	}
+}
+
+// isProven reports whether a node ever answered under its uuid.
+func (d *directory) isProven(uuid string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[uuid]
+	return e != nil && e.proven
 }
 
 // remove drops a node, with an event if it was there.

@@ -263,6 +263,49 @@ func TestTwoNodesOfOneNameAreTwo(t *testing.T) { // DI-71
 	})
 }
 
+// Anybody can send a record, but only the node itself answers as itself.
+func TestAForgedRecordMovesNobody(t *testing.T) {
+	inLAN(t, func(l *lan) {
+		l.up("10.0.0.2", other)
+		l.node("beta", "10.0.0.2", other)
+		l.after(discovery.NotifyNodeUpdated, other)
+		l.up("10.0.0.66", "the forger")
+		p, _, _ := l.node("beta", "10.0.0.66", "the forger")
+		l.after(discovery.NotifyNodeDiscovered, "the forger")
+		require.NoError(l.t, p.SetTXT([]string{"uuid=" + other, "ip=10.0.0.66", "ni=1"}))
+		l.without(`"hostUuid":"`+other+`","name":"beta","ip":"10.0.0.66"`, time.Minute)
+		p.Withdraw()
+		l.without(discovery.NotifyNodeRemoved+`","params":{"node":{"hostUuid":"`+other, time.Minute)
+	})
+}
+
+func TestANodeThatMovesIsFollowed(t *testing.T) {
+	inLAN(t, func(l *lan) {
+		l.up("10.0.0.2", other)
+		p, _, _ := l.node("beta", "10.0.0.2", other)
+		l.after(discovery.NotifyNodeUpdated, other)
+		l.down("10.0.0.2")
+		l.up("10.0.0.22", other)
+		require.NoError(l.t, p.SetTXT(l.record("10.0.0.22", other)))
+		for {
+			if n, took := l.after(discovery.NotifyNodeUpdated, other); n.IP == "10.0.0.22" {
+				require.Less(l.t, took, 15*time.Second)
+				return
+			}
+		}
+	})
+}
+
+func TestRecordsCannotMakeANodeAskItself(t *testing.T) {
+	for _, ip := range []string{
+		"0.0.0.0", "::", "::ffff:0.0.0.0", "127.0.0.1", "::1", "::ffff:127.0.0.1", "224.0.0.1", "255.255.255.255", "169.254.1.1", "fe80::1", "ff02::1",
+	} {
+		require.Empty(t, literals([]string{ip}), ip)
+		p := &peer{now: []netip.Addr{netip.MustParseAddr(ip)}}
+		require.Empty(t, p.candidates(func(netip.Addr) bool { return false }), ip)
+	}
+}
+
 func TestAMachineThatWasSetUpAnewReplacesItsOldEntry(t *testing.T) { // DI-78, DI-79
 	for name, stillThere := range map[string]bool{"the old one is gone": false, "the old one answers": true} {
 		t.Run(name, func(t *testing.T) {

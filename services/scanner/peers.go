@@ -47,12 +47,14 @@ type peers struct {
 type peer struct {
 	name    string
 	rec     record
+	source  netip.Addr   // who made it known
 	now     []netip.Addr // resolved in the running scan
 	before  []netip.Addr // in the one before
 	seen    bool         // in the running scan
 	misses  int          // scans in a row without a sighting or a sign of life
 	listed  bool         // it is in the directory
 	fixed   bool         // given by address: it is known whether heard or not (DEC-65)
+	checked bool         // another endpoint of it is being looked at
 	leaving bool         // it said goodbye and is being asked whether it is gone
 }
 
@@ -77,26 +79,45 @@ func (p *peers) sighted(s mdns.Sighting) {
 	}
 	known := p.byUUID[rec.hostUUID]
 	if known == nil {
-		if !p.roomLocked() {
+		if !p.roomLocked(s.Source) {
 			return
 		}
-		known = &peer{}
+		known = &peer{source: s.Source}
 		p.byUUID[rec.hostUUID] = known
 	}
+	if known.listed && p.movesLocked(known, rec, s.Addrs) && p.dir.isProven(rec.hostUUID) {
+		p.verifyLocked(known, rec, s)
+		return
+	}
+	p.takeLocked(known, rec, s)
+}
+
+// takeLocked makes a record what is known of a node.
+func (p *peers) takeLocked(known *peer, rec record, s mdns.Sighting) {
 	known.seen, known.misses = true, 0
 	known.name, known.rec = label(s.Instance), rec
 	for _, a := range s.Addrs {
-		if a = a.Unmap(); len(known.now) < maxResolved && !slices.Contains(known.now, a) {
+		if a = a.Unmap(); reachable(a) && len(known.now) < maxResolved && !slices.Contains(known.now, a) {
 			known.now = append(known.now, a)
 		}
 	}
 	p.publishLocked(known)
 }
 
-// roomLocked reports whether one more node can be taken. When there are too many,
-// one gives way that had its time and did not prove to be a node of ours: a flood
-// of records must not push out real ones, and not keep them out for long.
-func (p *peers) roomLocked() bool {
+// roomLocked reports whether one more node can be taken. Those of one sender that
+// did not prove to be nodes of ours are few, and when there are too many in all, one
+// gives way that had its time to: a flood of records must not push out real nodes,
+// and not keep them out for long.
+func (p *peers) roomLocked(source netip.Addr) bool {
+	unproven := 0
+	for uuid, known := range p.byUUID {
+		if known.source == source && !known.fixed && !p.dir.isProven(uuid) {
+			unproven++
+		}
+	}
+	if source.IsValid() && unproven >= maxUnproven {
+		return false
+	}
 	if len(p.byUUID) < maxPeers {
 		return true
 	}
@@ -108,6 +129,10 @@ func (p *peers) roomLocked() bool {
 	}
 	return false
 }
+
+// maxUnproven is how many unproven nodes one sender may make known: more than
+// there are behind any reflector that starts.
+const maxUnproven = 64
 
 // proofTime is what a new node has to answer under its uuid.
 const proofTime = 5 * time.Second
@@ -121,7 +146,8 @@ const maxPeers = 511
 func (p *peer) candidates(own func(netip.Addr) bool) []string {
 	var out []string
 	add := func(a netip.Addr) {
-		if s := a.String(); a.IsValid() && len(out) < maxCandidates && !own(a) && !slices.Contains(out, s) {
+		a = a.Unmap()
+		if s := a.String(); reachable(a) && len(out) < maxCandidates && !own(a) && !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}

@@ -115,7 +115,7 @@ func literals(texts []string) []string {
 	var out []string
 	for _, t := range texts {
 		a, err := netip.ParseAddr(strings.TrimSpace(t))
-		if err != nil || a.Zone() != "" {
+		if err != nil || !reachable(a) {
 			continue
 		}
 		if s := a.Unmap().String(); len(out) < maxAddresses && !slices.Contains(out, s) {
@@ -123,6 +123,13 @@ func literals(texts []string) []string {
 		}
 	}
 	return out
+}
+
+// reachable reports whether another node can be at an address: no record may make
+// this node ask itself, or everybody.
+func reachable(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.IsGlobalUnicast() && a.Zone() == ""
 }
 
 // label bounds a foreign text.

@@ -110,7 +110,7 @@ type service struct {
 
 	ctx     context.Context // ends when the worker is to stop
 	cancel  context.CancelFunc
-	running sync.WaitGroup // everything that was started
+	running worker.Group // everything that was started
 
 	self      *selfEntry
 	directory *directory

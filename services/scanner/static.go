@@ -3,6 +3,8 @@
 package scanner
 
 import (
+	"net/netip"
+
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/discovery"
 )
@@ -44,7 +46,7 @@ func (p *peers) fix(n discovery.StaticNode) {
 	}
 	known := p.byUUID[n.HostUUID]
 	if known == nil {
-		if !p.roomLocked() {
+		if !p.roomLocked(netip.Addr{}) {
 			p.s.log.Warn("directory is full, node given by address ignored", "node", n.HostUUID)
 			return
 		}

@@ -47,7 +47,7 @@ func (tr *tree) awaitErrorsService(times int) {
 		stderr := tr.p.Stderr()
 		lists := watched.FindAllStringSubmatch(stderr, -1)
 		return len(registered.FindAllString(stderr, -1)) == times && len(lists) > 0 &&
-			strings.Contains(lists[len(lists)-1][1], `"services":{"er":{"port":14319}}`)
+			strings.Contains(lists[len(lists)-1][1], `"er":{"port":14319}`)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,7 +107,7 @@ func TestTheLargestReplayableBodyGoesToASecondNode(t *testing.T) {
 	status, answer := n.post(11434, "/v1/chat/completions", "", bytes.NewReader(body), int64(len(body)))
 	require.Equal(t, http.StatusOK, status, answer)
 	require.Equal(t, 1, asks(n.engine)["demo"])
-	got := second.Witness().Requests
+	got := slices.DeleteFunc(second.Witness().Requests, func(r engine.Record) bool { return r.Method != http.MethodPost }) // signs of life
 	require.Len(t, got, 1)
 	require.Equal(t, []any{int64(replayed), hex.EncodeToString(sum[:])}, []any{got[0].BodyBytes, got[0].BodyHash})
 	require.Equal(t, map[string]int{"completed": 1}, n.jobs.awaitEnded(t, 1))

@@ -13,7 +13,7 @@ import (
 func Model(engine string, body []byte) string {
 	var model []byte // the value as it is written
 	eachMember(body, func(key, value []byte) {
-		if isName(key, "model", engine == Ollama) {
+		if isName(key, "model", engine == Ollama) && !(engine == Ollama && string(value) == "null") { // Ollama's null changes nothing
 			model = value
 		}
 	})

@@ -11,14 +11,17 @@ import (
 // cut stream often ends as cleanly as a whole one (DEC-142), and after an error
 // the mark proves nothing (DEC-50). It keeps no content.
 type Terminator struct {
-	watch  watch
-	seen   bool
-	failed bool // an error came first
+	watch watch
+	seen  bool
 }
 
-// watch looks at the next bytes of a stream. It stops at the first mark or error.
+// watch looks at the next bytes of a stream and reports whether the mark is there.
+// After an error it never is.
 type watch interface {
-	write(b []byte) (mark, fault bool)
+	write(b []byte) bool
+	// ended reports the same at the end of the stream, whose last line need not
+	// have an end.
+	ended() bool
 }
 
 // NewTerminator returns the watch for a response of that content type on that
@@ -27,19 +30,18 @@ func NewTerminator(contentType, path string) *Terminator {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	switch kind {
 	case "application/x-ndjson":
-		return &Terminator{watch: newDoneWatch()}
+		return &Terminator{watch: &lineWatch{object: newMembers(lastLine)}}
 	case "text/event-stream":
-		return &Terminator{watch: &eventWatch{marks: eventMarks(path), within: eventTypes(path)}}
+		return &Terminator{watch: newEventWatch(path)}
 	}
 	return nil
 }
 
 // Write looks at the next bytes of the stream.
 func (t *Terminator) Write(b []byte) {
-	if t == nil || t.seen || t.failed {
-		return
+	if t != nil && !t.seen {
+		t.seen = t.watch.write(b)
 	}
-	t.seen, t.failed = t.watch.write(b)
 }
 
 // Seen reports whether the mark is there; never for a nil watch.
@@ -47,168 +49,191 @@ func (t *Terminator) Seen() bool { return t != nil && t.seen }
 
 // Whole reports whether the stream has ended properly; a nil watch has nothing
 // to miss.
-func (t *Terminator) Whole() bool { return t == nil || t.seen }
+func (t *Terminator) Whole() bool { return t == nil || t.seen || t.watch.ended() }
 
-// eventWatch looks at the beginnings of the lines of an event stream.
-type eventWatch struct {
-	marks  []string // beginnings that end the stream properly
-	within []string // the same, anywhere in the head of a line
-	head   []byte   // of the line that has begun
-}
+// verdict is what a member of an object says about its stream.
+type verdict int
 
-// lineHead is longer than any mark and what stands before it.
-const lineHead = 96
+const (
+	nothing verdict = iota
+	mark            // with this object the stream is whole
+	fault           // an error: no mark counts any more
+)
 
-// eventMarks are the last events of each dialect, blanks left out.
-func eventMarks(path string) []string {
-	switch path {
-	case "/v1/messages":
-		return []string{"event:message_stop"}
-	case "/v1/responses":
-		return []string{"event:response.completed", "event:response.incomplete", "event:response.failed"}
-	case "/api/v1/chat":
-		return []string{"event:chat.end"}
+// lastLine judges the lines of Ollama's streams.
+func lastLine(key, value []byte) verdict {
+	switch {
+	case string(key) == "done" && string(value) == "true":
+		return mark
+	case string(key) == "error" && string(value) != "null":
+		return fault
 	}
-	return []string{"data:[DONE]"}
+	return nothing
 }
 
-// eventTypes are the same events where an engine leaves their names out. Quotes
-// inside a text are escaped, so none of its words is taken for one.
-func eventTypes(path string) []string {
-	if path != "/v1/responses" {
-		return nil
-	}
-	return []string{`"type":"response.completed"`, `"type":"response.incomplete"`, `"type":"response.failed"`}
+// What a line must hold to be worth reading.
+var (
+	trueLiteral = []byte(`true`)
+	errorName   = []byte(`"error"`)
+	dataObject  = []byte(`data: {`)
+)
+
+// lineWatch watches a stream of one object a line.
+type lineWatch struct {
+	object *members
+	failed bool
 }
 
-// eventFaults are how an error in an event stream begins (engines send it with
-// status 200).
-var eventFaults = [...]string{`data:{"error":`, "event:error"}
-
-func (w *eventWatch) write(b []byte) (mark, fault bool) {
-	for len(b) > 0 {
+func (w *lineWatch) write(b []byte) bool {
+	for len(b) > 0 && !w.failed {
 		line, rest, ended := bytes.Cut(b, []byte{'\n'})
-		if room := lineHead - len(w.head); room > 0 && len(line) > 0 {
-			w.head = append(w.head, line[:min(len(line), room)]...)
-			if mark, fault = w.judge(); mark || fault {
-				return mark, fault
-			}
+		if ended && !w.object.began && !bytes.Contains(line, trueLiteral) && !bytes.Contains(line, errorName) {
+			b = rest // most lines come whole and say neither
+			continue
+		}
+		w.object.write(line)
+		if w.failed = w.object.verdict == fault; w.failed {
+			return false
+		}
+		if w.object.whole() && w.object.verdict == mark {
+			return true
 		}
 		if ended {
-			w.head = w.head[:0]
+			w.object.reset()
 		}
 		b = rest
 	}
-	return false, false
+	return false
 }
 
-// judge looks at the head of a line, whose first blank behind the colon counts for
-// nothing (the event stream's rule).
-func (w *eventWatch) judge() (mark, fault bool) {
-	for _, f := range eventFaults {
-		if begins(w.head, f) {
-			return false, true
+func (w *lineWatch) ended() bool { return false } // a whole object was seen when it came
+
+// eventWatch watches an event stream. The mark is a line of data of its own, or an
+// object in one, named by its own type or by its event.
+type eventWatch struct {
+	end    string // a whole line of data, "" for none
+	types  []string
+	object *members // of the line of data that has begun
+	line   []byte   // the head of the line that has begun, without its data
+	inData bool     // what follows on the line goes to object
+	named  bool     // the event that has begun bears one of types as its name
+	failed bool
+}
+
+// maxLineHead is longer than any name and mark.
+const maxLineHead = 64
+
+func newEventWatch(path string) *eventWatch {
+	w := &eventWatch{}
+	switch path {
+	case "/v1/messages":
+		w.types = []string{"message_stop"}
+	case PathResponses:
+		w.types = []string{"response.completed", "response.incomplete", "response.failed"}
+	case "/api/v1/chat":
+		w.types = []string{"chat.end"}
+	default:
+		w.end = "[DONE]"
+	}
+	w.object = newMembers(w.judge)
+	return w
+}
+
+func (w *eventWatch) judge(key, value []byte) verdict {
+	switch string(key) {
+	case "error":
+		if string(value) != "null" {
+			return fault
 		}
-	}
-	for _, m := range w.marks {
-		if begins(w.head, m) {
-			return true, false
-		}
-	}
-	for _, m := range w.within {
-		if bytes.Contains(w.head, []byte(m)) { // the compiler makes no copy of it
-			return true, false
-		}
-	}
-	return false, false
-}
-
-// begins reports whether a line begins with a field, with or without the blank.
-func begins(line []byte, field string) bool {
-	colon := bytes.IndexByte(line, ':') + 1
-	if colon == 0 || len(field) < colon || string(line[:colon]) != field[:colon] {
-		return false
-	}
-	value := bytes.TrimPrefix(line[colon:], []byte{' '})
-	return len(value) >= len(field)-colon && string(value[:len(field)-colon]) == field[colon:]
-}
-
-// doneWatch looks for the member "done":true of an object of its own line; one
-// inside another object is content.
-type doneWatch struct {
-	depth   int
-	text    bool // inside a string
-	escaped bool // behind a backslash in it
-	name    int  // bytes of doneMember that match, at depth 1; noMatch after a difference
-	value   int  // bytes of doneValue that match, behind the member's colon; noMatch elsewhere
-}
-
-const (
-	doneMember = `done`
-	doneValue  = `true`
-	noMatch    = -1
-)
-
-func newDoneWatch() *doneWatch { return &doneWatch{name: noMatch, value: noMatch} }
-
-func (w *doneWatch) write(b []byte) (mark, fault bool) {
-	for _, c := range b {
+	case "type":
+		name, isText := bytes.CutPrefix(value, []byte{'"'})
 		switch {
-		case c == '\n':
-			*w = *newDoneWatch()
-		case w.text:
-			w.inText(c)
-		default:
-			if w.outside(c) {
-				return true, false
-			}
+		case isText && string(name) == "error":
+			return fault
+		case isText && w.isType(name):
+			return mark
 		}
 	}
-	return false, false
+	return nothing
 }
 
-func (w *doneWatch) inText(c byte) {
-	switch {
-	case w.escaped:
-		w.escaped = false
-	case c == '\\':
-		w.escaped, w.name = true, noMatch
-	case c == '"':
-		w.text = false
-	case w.name >= 0 && w.name < len(doneMember) && c == doneMember[w.name]:
-		w.name++
-	default:
-		w.name = noMatch
-	}
-}
-
-// outside takes a byte outside strings and reports whether it completes the mark.
-func (w *doneWatch) outside(c byte) bool {
-	switch c {
-	case '"':
-		w.text, w.value, w.name = true, noMatch, noMatch
-		if w.depth == 1 {
-			w.name = 0
+func (w *eventWatch) isType(name []byte) bool {
+	for _, t := range w.types {
+		if t == string(name) {
+			return true
 		}
-	case ':':
-		w.value = noMatch
-		if w.name == len(doneMember) {
-			w.value = 0
-		}
-		w.name = noMatch
-	case ' ', '\t', '\r':
-	case '{', '[':
-		w.depth++
-		w.value = noMatch
-	case '}', ']':
-		w.depth--
-		w.value = noMatch
-	default:
-		if w.value >= 0 && w.value < len(doneValue) && c == doneValue[w.value] {
-			w.value++
-			return w.value == len(doneValue)
-		}
-		w.value = noMatch
 	}
 	return false
+}
+
+func (w *eventWatch) write(b []byte) bool {
+	for len(b) > 0 && !w.failed {
+		line, rest, ended := bytes.Cut(b, []byte{'\n'})
+		if ended && w.end != "" && len(w.line) == 0 && bytes.HasPrefix(line, dataObject) && !bytes.Contains(line, errorName) {
+			b = rest // most lines come whole and hold no error
+			continue
+		}
+		if w.part(line) {
+			return true
+		}
+		if ended && w.endLine() {
+			return true
+		}
+		b = rest
+	}
+	return false
+}
+
+// part takes a part of a line.
+func (w *eventWatch) part(b []byte) bool {
+	if !w.inData {
+		if b = w.head(b); !w.inData {
+			return false
+		}
+	}
+	w.object.write(b)
+	if w.object.verdict == fault {
+		w.failed = true
+		return false
+	}
+	return w.object.whole() && (w.object.verdict == mark || w.named)
+}
+
+// head takes bytes of a line until it shows that it is data and an object, and
+// returns the rest.
+func (w *eventWatch) head(b []byte) []byte {
+	for len(b) > 0 && len(w.line) < maxLineHead {
+		if b[0] == '{' && (string(w.line) == "data:" || string(w.line) == "data: ") {
+			w.inData = true
+			return b
+		}
+		w.line = append(w.line, b[0])
+		b = b[1:]
+	}
+	return nil
+}
+
+// endLine takes the end of a line.
+func (w *eventWatch) endLine() bool {
+	line := bytes.TrimSuffix(w.line, []byte{'\r'})
+	isEnd := w.isEnd(line)
+	if name, isEvent := bytes.CutPrefix(line, []byte("event:")); isEvent {
+		name = bytes.TrimPrefix(name, []byte{' '})
+		w.named, w.failed = w.isType(name), w.failed || string(name) == "error"
+	} else if len(line) == 0 {
+		w.named = false // the event ends
+	}
+	w.line, w.inData = w.line[:0], false
+	w.object.reset()
+	return isEnd && !w.failed
+}
+
+// isEnd reports whether a line is the one that ends the stream.
+func (w *eventWatch) isEnd(line []byte) bool {
+	data, isData := bytes.CutPrefix(line, []byte("data:"))
+	return isData && w.end != "" && string(bytes.TrimPrefix(data, []byte{' '})) == w.end
+}
+
+func (w *eventWatch) ended() bool {
+	return !w.failed && !w.inData && w.isEnd(bytes.TrimSuffix(w.line, []byte{'\r'}))
 }

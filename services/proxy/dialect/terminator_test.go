@@ -20,11 +20,11 @@ var streams = map[string]struct {
 }{
 	"ollama chat": {
 		ndjson, "/api/chat", `{"message":{"content":"say \"done\":true"},"done":false}` + "\n" + `{"message":{"content":""},`,
-		`"done":true`, `,"done_reason":"stop"}` + "\n",
+		`"done":true,"done_reason":"stop"}`, "\n",
 	},
 	"ollama generate": {
 		ndjson + "; charset=utf-8", "/api/generate", `{"response":"\n\"done\":true","done":false}` + "\n" + `{"response":"",`,
-		`"done": true`, `,"context":[1,2,3` + strings.Repeat(",1234", 50) + `]}` + "\n",
+		`"done": true,"context":[1,2,3` + strings.Repeat(",1234", 50) + `]}`, "\n",
 	},
 	"openai": {
 		events, "/v1/chat/completions", `data: {"choices":[{"delta":{"content":"\ndata: [DONE]\n"}}]}` + "\n\n",
@@ -38,20 +38,20 @@ var streams = map[string]struct {
 	},
 	"messages": {
 		events, "/v1/messages", "event: content_block_delta\n" + `data: {"delta":{"text":"\nevent: message_stop"}}` + "\n\n",
-		"event: message_stop", "\ndata: {\"type\":\"message_stop\"}\n\n",
+		"event: message_stop\ndata: {\"type\":\"message_stop\"}", "\n\n",
 	},
 	"responses": {
 		events, "/v1/responses", "event: response.output_text.delta\n" + `data: {"delta":"\"type\":\"response.completed\""}` + "\n\n",
-		"event: response.completed", "\ndata: {}\n\n",
+		"event: response.completed\ndata: {}", "\n\n",
 	},
 	"responses without names": {
-		events, "/v1/responses", `data: {"type":"response.created"}` + "\n\n" + `data: {`, `"type":"response.incomplete"`, "}\n\n",
+		events, "/v1/responses", `data: {"type":"response.created"}` + "\n\n", `data: {"a":1,"type": "response.incomplete"}`, "\n\n",
 	},
 	"failed response": {
-		events, "/v1/responses", "event: response.created\ndata: {}\n\n", "event: response.failed", "\ndata: {}\n\n",
+		events, "/v1/responses", "event: response.created\ndata: {}\n\n", "event: response.failed\ndata: {}", "\n\n",
 	},
 	"lm studio": {
-		events, "/api/v1/chat", "event: message.delta\n" + `data: {"content":"\nevent: chat.end"}` + "\n\n", "event: chat.end", "\ndata: {}\n\n",
+		events, "/api/v1/chat", "event: message.delta\n" + `data: {"content":"\nevent: chat.end"}` + "\n\n", "event: chat.end\ndata: {}", "\n\n",
 	},
 }
 
@@ -135,6 +135,51 @@ func TestADoneInsideAnObjectIsContent(t *testing.T) {
 	}
 }
 
+// What engines send that looks like an end and is none, and the other way round.
+func TestOnlyTheMarkItselfIsOne(t *testing.T) {
+	for _, tt := range []struct {
+		contentType, path, stream string
+		whole                     bool
+	}{
+		{ndjson, "/api/chat", `{"response":"","done":true`, false}, // cut in its last object
+		{ndjson, "/api/chat", `{"error":"x"}` + "\n" + `{"done":true}` + "\n", false},
+		{ndjson, "/api/chat", `{"error":"x","done":true}`, false},
+		{ndjson, "/api/chat", `{"error":null,"done":true}`, true},
+		{ndjson, "/api/chat", `{"error":{"a":1},"done":true}`, false},
+		{ndjson, "/api/chat", `]{"x":{"done":true`, false},
+		{ndjson, "/api/chat", `{"done":true}`, true},
+		{events, PathResponses, "event: response.completed\n", false},
+		{events, PathResponses, "event: response.completed\ndata: {\"a\":", false},
+		{events, PathResponses, `data: {"response":{"type":"response.completed"}}` + "\n\n", false},
+		{events, PathResponses, `data: {"sequence_number":9,"response":{"output":[]},"type": "response.completed"}` + "\n\n", true},
+		{events, PathResponses, `data: {"type":"error","message":"x"}` + "\n\n" + `data: {"type":"response.completed"}` + "\n\n", false},
+		{events, "/v1/messages", "event: message_stop\n", false},
+		{events, "/v1/messages", "event: message_stopper\ndata: {}\n\n", false},
+		{events, "/v1/messages", "event: message_stop\n\ndata: {}\n\n", false}, // the name of an event without data
+		{events, "/v1/messages", `data: {"type":"message_stop"}` + "\n\n", true},
+		{events, "/v1/chat/completions", "data: [DONE]x\n\n", false},
+		{events, "/v1/chat/completions", "data: [DONE]", true}, // the last line needs no end
+		{events, "/v1/chat/completions", "data: [DONE", false},
+		{events, "/v1/chat/completions", `data: {"object":"error","error":"x"}` + "\n\ndata: [DONE]\n\n", false},
+		{events, "/v1/chat/completions", `data: { "error" :"x"}` + "\n\ndata: [DONE]\n\n", false},
+		{events, "/v1/chat/completions", `data: {"error":null,"choices":[]}` + "\n\ndata: [DONE]\n\n", true},
+		{events, "/v1/chat/completions", `data: {"choices":[{"error":"told of"}]}` + "\n\ndata: [DONE]\n\n", true},
+		{events, "/v1/chat/completions", "event: error_free\ndata: {}\n\ndata: [DONE]\n\n", true},
+	} {
+		for step := range []int{0, 1, 2, 3, 7} {
+			var parts []string
+			for rest := tt.stream; rest != ""; {
+				n := min(max(step, 1), len(rest))
+				if step == 0 {
+					n = len(rest)
+				}
+				parts, rest = append(parts, rest[:n]), rest[n:]
+			}
+			require.Equal(t, tt.whole, feed(tt.contentType, tt.path, parts...), "%s in parts of %d", tt.stream, step)
+		}
+	}
+}
+
 func TestOtherAnswersOweNoMark(t *testing.T) {
 	for _, contentType := range []string{"application/json", "", "text/plain", "no/type; =", ";", "image/png"} {
 		w := NewTerminator(contentType, "/v1/chat/completions")
@@ -148,7 +193,7 @@ func TestOtherAnswersOweNoMark(t *testing.T) {
 
 func TestTheFirstLineOfAStreamCounts(t *testing.T) {
 	require.True(t, feed(events, "/v1/chat/completions", "data: [DONE]\n\n"))
-	require.True(t, feed(events, "/v1/messages", "event: message_stop\n\n"))
+	require.True(t, feed(events, "/v1/messages", "event: message_stop\ndata: {}\n\n"))
 }
 
 func TestTheWatchKeepsNoMoreThanItNeeds(t *testing.T) {
@@ -157,7 +202,8 @@ func TestTheWatchKeepsNoMoreThanItNeeds(t *testing.T) {
 		w.Write([]byte("data: {}\n\n"))
 		w.Write(make([]byte, 40<<10))
 	}
-	require.LessOrEqual(t, cap(w.watch.(*eventWatch).head), 2*lineHead)
+	watch := w.watch.(*eventWatch)
+	require.LessOrEqual(t, cap(watch.line)+cap(watch.object.token)+cap(watch.object.key), 4*maxLineHead)
 	chunk := []byte("data: {\"choices\":[{\"delta\":{\"content\":\"token\"}}]}\n\n")
 	require.Zero(t, testing.AllocsPerRun(100, func() { w.Write(chunk) }))
 }

@@ -113,6 +113,21 @@ type Candidates struct {
 	first int32 // position in index.nodes
 }
 
+// Others calls f with every node but this machine's own engines, those that share
+// another's target included.
+func (x *Index) Others(f func(n *Node)) {
+	for i := range x.nodes {
+		if n := &x.nodes[i]; !n.Own {
+			f(n)
+		}
+	}
+}
+
+// Dials reports whether any node is dialled at that address.
+func (x *Index) Dials(addr string) bool {
+	return slices.ContainsFunc(x.nodes, func(n Node) bool { return n.target() == addr })
+}
+
 // Owners returns the nodes that hold the model with that key.
 func (x *Index) Owners(key []byte) Candidates {
 	return x.candidates(x.owners[string(key)]) // the compiler makes no string of it
