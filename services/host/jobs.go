@@ -160,8 +160,8 @@ func (p jobPrinter) row(j workload.Info, gap string) string {
 	if j.Error != nil {
 		text = *j.Error
 	}
-	return fmt.Sprint(time.UnixMilli(j.CreatedMillis).Format(time.DateTime), gap, j.State, gap, took(j), gap,
-		j.Engine, gap, j.Model, gap, cmp.Or(ranOn, "-"), gap, text)
+	return line(gap, time.UnixMilli(j.CreatedMillis).Format(time.DateTime), j.State, took(j),
+		j.Engine, j.Model, cmp.Or(ranOn, "-"), text)
 }
 
 // took is how long a job has run or ran, from its arrival.

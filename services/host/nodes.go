@@ -155,11 +155,11 @@ func (l nodeList) print(out io.Writer, asJSON bool) {
 				}
 			}
 		}
-		fmt.Fprintln(w, strings.Join([]string{n.Name, cmp.Or(n.IPAddress, "-"), l.seen(n, added), models(n, added), l.note(n, added)}, "\t"))
+		fmt.Fprintln(w, line("\t", n.Name, cmp.Or(n.IPAddress, "-"), l.seen(n, added), models(n, added), l.note(n, added)))
 	}
 	for _, m := range l.Manual { // this machine itself, or not probed yet
 		if !shown[m.ID] {
-			fmt.Fprintln(w, strings.Join([]string{cmp.Or(m.Name, m.ID), m.Address, answered(m), "-", cmp.Or(m.Error, "being tried")}, "\t"))
+			fmt.Fprintln(w, line("\t", cmp.Or(m.Name, m.ID), m.Address, answered(m), "-", cmp.Or(m.Error, "being tried")))
 		}
 	}
 	_ = w.Flush()
