@@ -32,6 +32,8 @@ type Config struct {
 type Pool struct {
 	cfg Config
 
+	writers sync.Pool // of *bufio.Writer: most of a connection's time nothing is written
+
 	mu     sync.Mutex         // guards the rest
 	idle   map[string][]*conn // by address, the most recently used last
 	sweep  *time.Timer        // armed while idle holds anything
@@ -65,14 +67,13 @@ type conn struct {
 	addr  string
 	limit *io.LimitedReader // under br, bounds the head
 	br    *bufio.Reader
-	bw    *bufio.Writer
-	since time.Time // when it became idle
+	bw    *bufio.Writer // lent by Pool.writers while a request is written
+	since time.Time     // when it became idle
 }
 
 func newConn(nc net.Conn, addr string) *conn {
 	c := &conn{Conn: nc, addr: addr, limit: &io.LimitedReader{R: nc, N: math.MaxInt64}}
 	c.br = bufio.NewReaderSize(c.limit, 4<<10)
-	c.bw = bufio.NewWriterSize(nc, 4<<10)
 	return c
 }
 

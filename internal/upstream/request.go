@@ -3,6 +3,7 @@
 package upstream
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -128,7 +129,7 @@ func (p *Pool) attempt(ctx context.Context, req *Request, fresh bool) (*Response
 }
 
 func (p *Pool) exchange(c *conn, req *Request) (*http.Response, error) {
-	writeErr := c.send(req)
+	writeErr := p.send(c, req)
 	if errors.Is(writeErr, ErrBody) {
 		return nil, writeErr
 	}
@@ -160,10 +161,23 @@ func (p *Pool) exchange(c *conn, req *Request) (*http.Response, error) {
 	}
 }
 
+// send writes the request with a buffer that is lent for it.
+func (p *Pool) send(c *conn, req *Request) error {
+	c.bw, _ = p.writers.Get().(*bufio.Writer)
+	if c.bw == nil {
+		c.bw = bufio.NewWriterSize(nil, 4<<10)
+	}
+	c.bw.Reset(c.Conn)
+	err := c.send(req)
+	c.bw.Reset(nil)
+	p.writers.Put(c.bw)
+	c.bw = nil
+	return err
+}
+
 // send writes the request. Small ones leave in one packet.
 func (c *conn) send(req *Request) error {
 	w := c.bw
-	w.Reset(c.Conn)
 	for _, s := range [...]string{req.Method, " ", req.Target, " HTTP/1.1\r\nHost: ", req.Host, "\r\n"} {
 		_, _ = w.WriteString(s) // bufio keeps the first error
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"nvpair/tests/bench/load"
 	"nvpair/tests/harness"
@@ -73,19 +74,22 @@ func (p *path) listFigure(t *testing.T) figure {
 func processOf(t *testing.T, h *harness.Host, name string) int {
 	t.Helper()
 	found := 0
-	for _, p := range h.Processes() {
-		if strings.HasPrefix(p.Name, name) {
-			if found != 0 {
-				t.Fatalf("two processes %s: %d and %v", name, found, p)
+	harness.Eventually(t, processWithin, "process "+name, func() bool { // nginx starts its worker after it listens
+		for _, p := range h.Processes() {
+			if strings.HasPrefix(p.Name, name) {
+				if found != 0 {
+					t.Fatalf("two processes %s: %d and %v", name, found, p)
+				}
+				found = p.PID
 			}
-			found = p.PID
 		}
-	}
-	if found == 0 {
-		t.Fatalf("no process %s: %v", name, h.Processes())
-	}
+		return found != 0
+	})
 	return found
 }
+
+// processWithin bounds the wait for a process that is on its way.
+const processWithin = 5 * time.Second
 
 func memoryOf(t *testing.T, pid int) memory {
 	t.Helper()
