@@ -452,6 +452,14 @@ func TestLoadIsSampled(t *testing.T) {
 	})
 }
 
+func TestThatThereIsNoReadingIsSaidOnce(t *testing.T) {
+	var x telemetry
+	p := &poll{}
+	for _, tt := range []struct{ valid, news bool }{{false, true}, {false, false}, {true, true}, {true, true}, {false, true}, {false, false}} {
+		require.Equal(t, tt.news, x.news(p, tt.valid))
+	}
+}
+
 func TestNodesThatDoNotAnswerAreAskedLessAndLess(t *testing.T) { // DI-95
 	for n, want := range []time.Duration{4, 8, 16, 30, 30, 30} {
 		require.Equal(t, want*time.Second, backoff(n+1))

@@ -46,6 +46,7 @@ type poll struct {
 	busy   bool
 	failed int
 	due    time.Time
+	blind  bool // the broker was told that there is no reading
 }
 
 func newTelemetry(s *service) *telemetry {
@@ -120,10 +121,22 @@ func (t *telemetry) sample(ctx context.Context, n discovery.DirectoryNode, p *po
 	if got.valid {
 		sample.AgeMillis = got.millis + time.Since(began).Milliseconds()
 	}
-	t.s.emit(discovery.NotifyNodeTelemetry, sample)
+	if t.news(p, got.valid) {
+		t.s.emit(discovery.NotifyNodeTelemetry, sample)
+	}
 	if n.HostUUID == t.s.self.id() {
 		t.s.self.learn(got)
 	}
+}
+
+// news reports whether a sample says anything: that a node has no reading is said
+// once. On a machine without one, nothing then wakes the broker every two seconds.
+func (t *telemetry) news(p *poll, valid bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	repeated := p.blind && !valid
+	p.blind = !valid
+	return !repeated
 }
 
 func (t *telemetry) done(uuid string, p *poll, good bool) {
