@@ -98,6 +98,7 @@ func awaitCount(w *watched, event string, n int) {
 func TestFirstIncarnationIsNotReportedHealthy(t *testing.T) {
 	p := policy()
 	p.Budget, p.HealthyAfter, p.PingEvery = 0, time.Millisecond, 20*time.Millisecond
+	p.HelloTicks, p.PingMisses = 1000, 1000 // a busy machine is slow
 	w := start(t, p, "ponger")
 	process := w.next()
 	w.await("out pong 2") // well after HealthyAfter

@@ -159,6 +159,8 @@ func (m *manifests) read(name string) (manifest, error) {
 	switch {
 	case f.Engine == "":
 		return f, errors.New(`"engine" is required`)
+	case !f.AttachOnly && f.port() != 0:
+		return f, errors.New(`"attach_only": true is required: engines are not started yet, only used`)
 	case f.AttachOnly && f.Dialect != "ollama" && f.Dialect != "openai":
 		return f, fmt.Errorf(`"dialect" must be "ollama" or "openai", not %q`, f.Dialect)
 	case f.AttachOnly && (f.port() < 1 || f.port() > 65535):

@@ -33,7 +33,7 @@ func commands() []command {
 	return []command{
 		{"serve", "", "run a node on this machine until it is stopped", (*cli).serve},
 		{"status", "[--json]", "show the node: exit status 0 running, 1 degraded or starting, 2 not running", (*cli).status},
-		{"jobs", "[--watch] [--json]", "list the requests that run and ran on all nodes", (*cli).jobs},
+		{"jobs", "[--watch] [--json]", "list the requests made at this node that run and ran", (*cli).jobs},
 		{"nodes", "[--watch] [--json]", "list all nodes, how they are reached and what they have", (*cli).nodes},
 		{"node add", "ADDRESS [--name N]", "add a machine with an engine by its host name or IP address", (*cli).nodeAdd},
 		{"node remove", "NAME|ADDRESS", "remove one that was added by address", (*cli).nodeRemove},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ func (c *cli) nodeAdd(args []string) int {
 	a := manualnodes.Add{}
 	var ports manualnodes.Ports
 	rest, code, ok := c.parse("node add", args, 1, func(fs *flag.FlagSet) {
-		fs.StringVar(&a.Name, "name", "", "what to call it (default its address)")
+		fs.StringVar(&a.Name, "name", "", "what to call it (default manual:ADDRESS)")
 		fs.IntVar(&ports.Ollama, "ollama-port", 0, "where its Ollama listens (default 11434)")
 		fs.IntVar(&ports.LMStudio, "lmstudio-port", 0, "where its LM Studio listens (default 1234)")
 	})
@@ -35,6 +36,11 @@ func (c *cli) nodeAdd(args []string) int {
 		return exitUsage
 	}
 	a.Address = rest[0]
+	if host, port, err := net.SplitHostPort(a.Address); err == nil {
+		fmt.Fprintf(c.std.Err, "%s node add: the address alone, please; an engine at another port: %s node add %s --ollama-port %s\n",
+			name, name, host, port)
+		return exitUsage
+	}
 	if ports != (manualnodes.Ports{}) {
 		a.Ports = &ports
 	}

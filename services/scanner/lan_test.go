@@ -39,6 +39,7 @@ type lan struct {
 type info struct {
 	server *http.Server
 	conns  chan net.Conn
+	closed chan struct{} // by the server's end
 }
 
 func newLAN(t *testing.T) *lan {
@@ -65,6 +66,8 @@ func (l *lan) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	select {
 	case i.conns <- theirs:
 		return ours, nil
+	case <-i.closed:
+		return nil, errors.New("connection refused")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -72,12 +75,13 @@ func (l *lan) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 
 // up starts a node-info at an address that says it is that node.
 func (l *lan) up(ip, hostUUID string) {
-	i := &info{conns: make(chan net.Conn)}
+	i := &info{conns: make(chan net.Conn), closed: make(chan struct{})}
 	i.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"GPUs":[{"name":"gpu","vram_bytes":8,"utilization_percent":40}],"cpu":{"name":"c","cores":4},`+
 			`"telemetryValid":true,"msSince":100,"hostUuid":%q,"clusterUuid":""}`, hostUUID)
 	})}
-	go func() { _ = i.server.Serve(pipes{i.conns}) }()
+	p := &pipes{info: i}
+	go func() { _ = i.server.Serve(p) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.infos[ip+":14318"] = i
@@ -96,23 +100,26 @@ func (l *lan) down(ips ...string) {
 }
 
 // pipes is a listener of connections in memory.
-type pipes struct{ conns chan net.Conn }
-
-func (p pipes) Accept() (net.Conn, error) {
-	c, open := <-p.conns
-	if !open {
-		return nil, net.ErrClosed
-	}
-	return c, nil
+type pipes struct {
+	*info
+	once sync.Once
 }
 
-func (p pipes) Close() error {
-	defer func() { _ = recover() }() // closed twice: by the server's two ways to end
-	close(p.conns)
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
 	return nil
 }
 
-func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (*pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // node announces a node with a node-info, until leave says goodbye, or crash
 // does not.
