@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,11 @@ import (
 
 	"nvpair/shared/manualnodes"
 )
+
+func isNumber(s string) bool {
+	_, err := strconv.Atoi(s)
+	return err == nil
+}
 
 // nodeAdd adds a node by its address and waits for what its first probe finds.
 func (c *cli) nodeAdd(args []string) int {
@@ -36,7 +42,7 @@ func (c *cli) nodeAdd(args []string) int {
 		return exitUsage
 	}
 	a.Address = rest[0]
-	if host, port, err := net.SplitHostPort(a.Address); err == nil {
+	if host, port, err := net.SplitHostPort(a.Address); err == nil && isNumber(port) {
 		fmt.Fprintf(c.std.Err, "%s node add: the address alone, please; an engine at another port: %s node add %s --ollama-port %s\n",
 			name, name, host, port)
 		return exitUsage

@@ -207,12 +207,13 @@ func (p *peers) dropLocked(uuid string) {
 // scan runs scans until ctx ends. ask sends the question.
 func (p *peers) scan(ctx context.Context, ask func()) {
 	for {
+		began := time.Now()
 		ask()
 		if !pause(ctx, scanWindow) {
 			return
 		}
 		p.account(ctx)
-		if !pause(ctx, scanEvery-scanWindow) {
+		if !pause(ctx, scanEvery-time.Since(began)) {
 			return
 		}
 	}

@@ -20,8 +20,8 @@ import (
 const (
 	// appearWithin bounds the time from a start to being seen.
 	appearWithin = 15 * time.Second
-	// evictWithin is a minute of misses and what a busy machine adds.
-	evictWithin = 2 * time.Minute
+	// evictWithin is a minute of misses, half a minute more where nobody at all is heard, and what a busy machine adds.
+	evictWithin = 4 * time.Minute
 )
 
 // node is a machine with a tree.

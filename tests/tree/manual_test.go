@@ -177,7 +177,7 @@ func TestAddressesThatCannotServeAreExplained(t *testing.T) {
 		{[]string{"node", "add"}, 2, "an address is needed"},
 		{[]string{"node"}, 2, "add or remove is needed"},
 		{[]string{"node", "add", "http://" + betaIP}, 1, "without http:// and without a path"},
-		{[]string{"node", "add", betaIP + ":11500"}, 1, `"ports":{"ollama":11500}`},
+		{[]string{"node", "add", betaIP + ":11500"}, 2, "--ollama-port 11500"},
 		{[]string{"node", "add", betaIP}, 0, "but it serves nothing now: "},              // its facades serve no strangers
 		{[]string{"node", "add", alphaIP}, 1, "this is the address of this machine"},     // its own facade answers there
 		{[]string{"node", "add", "localhost"}, 1, "this is the address of this machine"}, // also by name
