@@ -3,7 +3,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"nvpair/internal/jsoncheck"
-	"nvpair/internal/upstream"
 	"nvpair/services/proxy/dialect"
 	"nvpair/services/proxy/route"
 	"nvpair/shared/workload"
@@ -200,26 +198,6 @@ func (t *task) round(c route.Candidates, deadline time.Time) bool {
 	return false
 }
 
-// tryOnce passes on a body that is too large to be held, as it comes: to one node,
-// and to the next one only if that cannot be connected to (DEC-10, DEC-41).
-func (x *exchange) tryOnce(t *task) {
-	c := t.candidates()
-	defer func() { t.reserved.Release() }()
-	if c.Len() == 0 {
-		x.refuse(http.StatusBadGateway, "no available node advertises the requested model", "")
-		return
-	}
-	nodes := x.f.living(c)
-	for i, node := range nodes {
-		if i == len(nodes)-1 {
-			t.dispatches = maxDispatches - 1 // the next is final
-		}
-		if t.dispatch(node) {
-			return
-		}
-	}
-}
-
 // pause waits between rounds. It reports false when the client left or the
 // deadline has come.
 func (x *exchange) pause(d time.Duration, deadline time.Time) bool {
@@ -370,31 +348,4 @@ func (t *task) endJob() {
 	default:
 		t.job.end(workload.StateCompleted, "")
 	}
-}
-
-// streamBody makes a request's body one that is read from the client as it is
-// sent, after what was read already. One of unknown length that turns out longer
-// than most fails, 0 is no bound: a cut body must not look whole.
-func streamBody(req *upstream.Request, r *http.Request, read []byte, most int64) {
-	req.Stream, req.Length = r.Body, r.ContentLength
-	if len(read) > 0 {
-		req.Stream = io.MultiReader(bytes.NewReader(read), r.Body)
-	}
-	if r.ContentLength < 0 && most > 0 {
-		req.Stream = &bounded{req.Stream, most}
-	}
-}
-
-// bounded fails with errLarge behind so many bytes.
-type bounded struct {
-	io.Reader
-	left int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, errLarge
-	}
-	return n, err
 }
