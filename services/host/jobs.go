@@ -6,13 +6,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -27,35 +23,27 @@ const jobsTimeout = 10 * time.Second
 // jobs lists what runs and what ran, newest last; with --watch it goes on with
 // every change until it is interrupted.
 func (c *cli) jobs(args []string) int {
-	var asJSON, watch bool
-	_, code, ok := c.parse("jobs", args, 0, func(fs *flag.FlagSet) {
-		fs.BoolVar(&asJSON, "json", false, "print JSON: a list, with --watch one record a line")
-		fs.BoolVar(&watch, "watch", false, "go on with every change until interrupted")
-	})
-	if !ok {
-		return code
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	n, err := dial(ctx)
-	if err != nil {
-		return c.fail(err)
-	}
-	defer n.close()
-	changes := n.on(workload.MethodUpsert)
-	list, names, err := n.jobList(ctx)
-	if err != nil {
-		return c.fail(err)
-	}
-	p := jobPrinter{out: c.std.Out, json: asJSON, names: names, lines: watch}
-	p.list(list)
-	if !watch {
-		return exitOK
-	}
-	return c.watchJobs(ctx, n, changes, p)
+	return c.list(listing{
+		name:      "jobs",
+		jsonHelp:  "a list, with --watch one record a line",
+		watchHelp: "go on with every change",
+		show: func(ctx context.Context, n *node, asJSON, watch bool) error {
+			changes := n.on(workload.MethodUpsert)
+			list, names, err := n.jobList(ctx)
+			if err != nil {
+				return err
+			}
+			p := jobPrinter{out: c.std.Out, json: asJSON, names: names, lines: watch}
+			p.list(list)
+			if !watch {
+				return nil
+			}
+			return n.watchJobs(ctx, changes, p)
+		},
+	}, args)
 }
 
-func (c *cli) watchJobs(ctx context.Context, n *node, changes <-chan json.RawMessage, p jobPrinter) int {
+func (n *node) watchJobs(ctx context.Context, changes <-chan json.RawMessage, p jobPrinter) error {
 	for {
 		select {
 		case raw := <-changes:
@@ -64,9 +52,9 @@ func (c *cli) watchJobs(ctx context.Context, n *node, changes <-chan json.RawMes
 				p.one(e.Info)
 			}
 		case <-n.rpc.DisconnectNotify():
-			return c.fail(errDisconnected)
+			return errDisconnected
 		case <-ctx.Done():
-			return exitOK
+			return nil
 		}
 	}
 }

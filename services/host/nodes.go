@@ -7,13 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -39,36 +35,30 @@ type nodeList struct {
 // nodes lists all nodes that a client sees; with --watch again at every change
 // until it is interrupted.
 func (c *cli) nodes(args []string) int {
-	var asJSON, watch bool
-	_, code, ok := c.parse("nodes", args, 0, func(fs *flag.FlagSet) {
-		fs.BoolVar(&asJSON, "json", false, "print JSON: one object, with --watch one a line")
-		fs.BoolVar(&watch, "watch", false, "print the list again at every change until interrupted")
-	})
-	if !ok {
-		return code
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	n, err := dial(ctx)
-	if err != nil {
-		return c.fail(err)
-	}
-	defer n.close()
-	changes := n.on(discovery.NotifyNodesChanged)
-	if watch {
-		err = n.watchNodes(ctx)
-	}
-	for again := true; err == nil && again; {
-		var list nodeList
-		if list, err = n.nodeList(ctx); err == nil {
-			list.print(c.std.Out, asJSON)
-			again, err = n.awaitChange(ctx, watch, changes)
-		}
-	}
-	if err != nil && ctx.Err() == nil {
-		return c.fail(err)
-	}
-	return exitOK
+	return c.list(listing{
+		name:      "nodes",
+		jsonHelp:  "one object, with --watch one a line",
+		watchHelp: "print the list again at every change",
+		show: func(ctx context.Context, n *node, asJSON, watch bool) error {
+			changes := n.on(discovery.NotifyNodesChanged)
+			if watch {
+				if err := n.watchNodes(ctx); err != nil {
+					return err
+				}
+			}
+			for again := true; again; {
+				list, err := n.nodeList(ctx)
+				if err != nil {
+					return err
+				}
+				list.print(c.std.Out, asJSON)
+				if again, err = n.awaitChange(ctx, watch, changes); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}, args)
 }
 
 // watchNodes subscribes to changes.
