@@ -12,6 +12,7 @@ import (
 
 	"nvpair/shared/discovery"
 	"nvpair/shared/engine"
+	"nvpair/shared/facade"
 	"nvpair/shared/serviceerror"
 )
 
@@ -23,10 +24,7 @@ type hostAlias struct {
 	hosts []string // loopback addresses, claimed together or not at all
 }
 
-const (
-	ollamaPort = 11434
-	aliasID    = "ollama-proxy:ollama-host-alias-blocked"
-)
+const ollamaPort = 11434
 
 // parseOllamaHost reads the variable as Ollama's clients do (BR-92, BR-93). It is
 // never resolved or contacted.
@@ -78,7 +76,7 @@ func (f *facades) aliasFor(ctx context.Context, e engine.Engine, port int) []str
 	}
 	if owner := f.aliasConflict(e, port); owner != "" {
 		f.b.funnel.raise(serviceerror.ServiceError{
-			ID: aliasID, EngineType: e.ID,
+			ID: facade.AliasBlocked, EngineType: e.ID,
 			Message: fmt.Sprintf("OLLAMA_HOST names port %d, which belongs to %s: it is not served for %s clients. "+
 				"Unset OLLAMA_HOST, or let it name another port. No process was stopped", f.alias.port, owner, e.DisplayName),
 			Severity: serviceerror.SeverityWarning, Action: serviceerror.ActionNone,
@@ -121,6 +119,6 @@ func (f *facades) aliasConflict(own engine.Engine, port int) string {
 // lowerUnheldAlias takes the warning back where no alias is wanted.
 func (f *facades) lowerUnheldAlias(ctx context.Context, e engine.Engine) {
 	if e.Aliases && (f.alias.port == 0 || !f.managed(ctx)) {
-		f.b.funnel.lower(aliasID)
+		f.b.funnel.lower(facade.AliasBlocked)
 	}
 }

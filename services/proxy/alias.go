@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"nvpair/internal/httpserve"
+	"nvpair/shared/facade"
 	"nvpair/shared/serviceerror"
 )
 
@@ -74,7 +75,7 @@ func (f *facadeServer) listenAliases(addrs []netip.AddrPort) {
 				_ = b.Close()
 			}
 			f.notify(serviceerror.MethodReport, serviceerror.ServiceError{
-				ID: f.aliasBlockedID(), EngineType: f.engine.ID,
+				ID: facade.AliasBlocked, EngineType: f.engine.ID,
 				Message:  fmt.Sprintf("%s cannot be served for %s clients: %v. No process was stopped", a, f.engine.DisplayName, err),
 				Severity: serviceerror.SeverityWarning, Action: serviceerror.ActionNone,
 			})
@@ -93,9 +94,5 @@ func (f *facadeServer) listenAliases(addrs []netip.AddrPort) {
 	f.state.aliases = servers
 	f.rebuildLocked()
 	f.state.mu.Unlock()
-	f.notify(serviceerror.MethodClear, serviceerror.Clear{ID: f.aliasBlockedID()})
-}
-
-func (f *facadeServer) aliasBlockedID() string {
-	return f.engine.Proxy() + ":ollama-host-alias-blocked"
+	f.notify(serviceerror.MethodClear, serviceerror.Clear{ID: facade.AliasBlocked})
 }

@@ -37,6 +37,10 @@ const (
 	NotifyRequest          = "proxy/request"          // RequestEnded
 )
 
+// AliasBlocked is the id of the service error that says why a facade does not serve
+// where OLLAMA_HOST sends its clients; the broker and the proxy both find out.
+const AliasBlocked = "ollama-proxy:ollama-host-alias-blocked"
+
 // Enable asks for one engine's facade.
 type Enable struct {
 	Engine              string   `json:"engine"`
