@@ -18,12 +18,14 @@ func (p *peers) farewell(instance string) {
 		if known.name != instance || known.leaving || !known.listed {
 			continue
 		}
-		n, ok := p.dir.node(uuid)
-		if !ok || !probeable(n) {
+		// One that stops withdraws its services before it says goodbye: it is asked
+		// where it last could be.
+		asked := known.asked
+		if !probeable(asked) {
 			continue
 		}
 		known.leaving = true
-		p.s.running.Go(func() { p.seeOff(uuid, n) })
+		p.s.running.Go(func() { p.seeOff(uuid, asked) })
 	}
 }
 

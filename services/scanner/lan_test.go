@@ -212,6 +212,22 @@ func TestANodeAppearsWithWhatItSaysOfItself(t *testing.T) {
 	})
 }
 
+// A node that stops in order withdraws its services one by one and then says
+// goodbye.
+func TestANodeThatWithdrewItsServicesFirstIsGoneAtOnceToo(t *testing.T) {
+	inLAN(t, func(l *lan) {
+		l.up("10.0.0.2", other)
+		p, leave, _ := l.node("beta", "10.0.0.2", other)
+		l.after(discovery.NotifyNodeUpdated, other)
+		l.down("10.0.0.2")
+		require.NoError(l.t, p.SetTXT([]string{"v=1", "uuid=" + other, "ip=10.0.0.2"}))
+		l.after(discovery.NotifyNodeUpdated, other)
+		leave()
+		_, took := l.after(discovery.NotifyNodeRemoved, other)
+		require.LessOrEqual(l.t, took, 2*time.Second)
+	})
+}
+
 func TestAForgedGoodbyeRemovesNobody(t *testing.T) {
 	inLAN(t, func(l *lan) {
 		l.up("10.0.0.2", other)

@@ -47,15 +47,16 @@ type peers struct {
 type peer struct {
 	name    string
 	rec     record
-	source  netip.Addr   // who made it known
-	now     []netip.Addr // resolved in the running scan
-	before  []netip.Addr // in the one before
-	seen    bool         // in the running scan
-	misses  int          // scans in a row without a sighting or a sign of life
-	listed  bool         // it is in the directory
-	fixed   bool         // given by address: it is known whether heard or not (DEC-65)
-	checked bool         // another endpoint of it is being looked at
-	leaving bool         // it said goodbye and is being asked whether it is gone
+	source  netip.Addr              // who made it known
+	now     []netip.Addr            // resolved in the running scan
+	before  []netip.Addr            // in the one before
+	seen    bool                    // in the running scan
+	misses  int                     // scans in a row without a sighting or a sign of life
+	asked   discovery.DirectoryNode // as it was last when it could be asked whether it lives
+	listed  bool                    // it is in the directory
+	fixed   bool                    // given by address: it is known whether heard or not (DEC-65)
+	checked bool                    // another endpoint of it is being looked at
+	leaving bool                    // it said goodbye and is being asked whether it is gone
 }
 
 // sighted takes what one packet says. It is called on the network's goroutine and
@@ -176,6 +177,9 @@ func (p *peer) candidates(own func(netip.Addr) bool) []string {
 // publishLocked brings the directory up to date with a node.
 func (p *peers) publishLocked(known *peer) {
 	n := known.project(p.s.isOwn)
+	if probeable(n) {
+		known.asked = n
+	}
 	known.listed = true
 	if p.dir.put(n) {
 		p.s.fresh(n.HostUUID)
