@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"nvpair/internal/clustertrust"
 	"nvpair/shared/discovery"
 )
 
@@ -19,8 +20,9 @@ import (
 type directory struct {
 	emit func(method string, params any) // must not wait
 
-	mu      sync.Mutex // guards entries
+	mu      sync.Mutex // guards the rest
 	entries map[string]*entry
+	trust   *clustertrust.State
 }
 
 // entry is one node.
@@ -32,7 +34,7 @@ type entry struct {
 }
 
 func newDirectory(emit func(string, any)) *directory {
-	return &directory{emit: emit, entries: make(map[string]*entry)}
+	return &directory{emit: emit, entries: make(map[string]*entry), trust: new(clustertrust.State)}
 }
 
 // put takes what a record says of a node. What was learned otherwise stays. It
@@ -43,6 +45,7 @@ func (d *directory) put(n discovery.DirectoryNode) (changed bool) {
 	e, known := d.entries[n.HostUUID]
 	if !known {
 		e = &entry{node: n, entered: time.Now(), claimed: n.ClusterUUID}
+		d.judgeLocked(&e.node)
 		d.entries[n.HostUUID] = e
 		d.tellLocked(discovery.NotifyNodeDiscovered, e)
 		return true
@@ -54,6 +57,7 @@ func (d *directory) put(n discovery.DirectoryNode) (changed bool) {
 	old.Name, old.IP, old.IPs, old.Services = n.Name, n.IP, n.IPs, n.Services
 	if e.claimed != n.ClusterUUID {
 		e.claimed, old.ClusterUUID = n.ClusterUUID, n.ClusterUUID
+		d.judgeLocked(old)
 	}
 	d.tellLocked(discovery.NotifyNodeUpdated, e)
 	return true
@@ -76,9 +80,66 @@ func (d *directory) learn(uuid string, i inventory) {
 	}
 	same := cluster == n.ClusterUUID && i.static == staticOf(n.GPUs, n.CPU, n.Memory)
 	n.ClusterUUID, n.GPUs, n.CPU, n.Memory = cluster, i.gpus, i.cpu, i.memory
+	d.judgeLocked(n)
 	if !same {
 		d.tellLocked(discovery.NotifyNodeUpdated, e)
 	}
+}
+
+// learnModels applies what a node's engine manager said, unless the node was
+// somewhere else by then (DI-90).
+func (d *directory) learnModels(asked discovery.DirectoryNode, l modelList) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[asked.HostUUID]
+	if e == nil {
+		return
+	}
+	n := &e.node
+	moved := n.IP != asked.IP || n.ClusterUUID != asked.ClusterUUID || !n.Trusted ||
+		n.Services[discovery.ServiceEngines] != asked.Services[discovery.ServiceEngines]
+	if moved || l.same(modelList{n.Models, n.ModelsByEngine, n.LoadedByEngine}) && n.Models != nil {
+		return
+	}
+	n.Models, n.ModelsByEngine, n.LoadedByEngine = l.Models, l.By, l.Loaded
+	d.tellLocked(discovery.NotifyNodeUpdated, e)
+}
+
+// retrust judges all nodes anew, with one updated event for each that changed
+// (DI-104).
+func (d *directory) retrust(state *clustertrust.State) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.trust = state
+	for _, uuid := range slices.Sorted(maps.Keys(d.entries)) {
+		if e := d.entries[uuid]; d.judgeLocked(&e.node) {
+			d.tellLocked(discovery.NotifyNodeUpdated, e)
+		}
+	}
+}
+
+// judgeLocked says whether a node is trusted, by pins alone, never by what it says
+// (DI-106). What only a member may tell does not stay of one that is none any more.
+func (d *directory) judgeLocked(n *discovery.DirectoryNode) (changed bool) {
+	before := n.Trusted
+	n.Trusted = d.trust.Trusts(n.ClusterUUID)
+	if before && !n.Trusted {
+		n.Models, n.ModelsByEngine, n.LoadedByEngine = nil, nil, nil
+	}
+	return n.Trusted != before
+}
+
+// trustedAndProven returns the members that answered under their uuid.
+func (d *directory) trustedAndProven() []discovery.DirectoryNode {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []discovery.DirectoryNode
+	for _, e := range d.entries {
+		if e.proven && e.node.Trusted {
+			list = append(list, e.node)
+		}
+	}
+	return list
 }
 
 // isProven reports whether a node ever answered under its uuid.

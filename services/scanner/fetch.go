@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,13 +41,10 @@ type inventory struct {
 	millis int64   // its age
 }
 
-// infos asks nodes for their inventory, each at the address that answered last
-// (DI-87).
+// infos asks nodes for their inventory.
 type infos struct {
-	http *http.Client
-
-	mu   sync.Mutex        // guards last
-	last map[string]string // address by host uuid
+	http   *http.Client
+	places places
 }
 
 func newInfos(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *infos {
@@ -57,7 +52,6 @@ func newInfos(dial func(ctx context.Context, network, addr string) (net.Conn, er
 		dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	}
 	return &infos{
-		last: make(map[string]string),
 		http: &http.Client{
 			Transport: &http.Transport{
 				DialContext: dial, Proxy: nil, MaxConnsPerHost: 1, IdleConnTimeout: idleKept, DisableCompression: true,
@@ -78,58 +72,10 @@ var (
 // errOther.
 func (i *infos) of(ctx context.Context, n discovery.DirectoryNode) (inventory, error) {
 	port := n.Services[discovery.ServiceNodeInfo].Port
-	if port == 0 || len(n.IPs) == 0 {
+	if port == 0 {
 		return inventory{}, errNoAddress
 	}
-	rest := n.IPs
-	if last := i.remembered(n); last != "" {
-		got, err := i.ask(ctx, last, port, n.HostUUID)
-		if err == nil {
-			return got, nil
-		}
-		i.forget(n.HostUUID)
-		if rest = slices.DeleteFunc(slices.Clone(rest), func(ip string) bool { return ip == last }); len(rest) == 0 {
-			return inventory{}, err
-		}
-	}
-	answers := make([]inventory, len(rest))
-	errs := make([]error, len(rest))
-	atOnce(len(rest), len(rest), func(k int) { answers[k], errs[k] = i.ask(ctx, rest[k], port, n.HostUUID) })
-	for k := range rest { // the best-ranked one, not the quickest
-		if errs[k] == nil {
-			i.remember(n.HostUUID, rest[k])
-			return answers[k], nil
-		}
-	}
-	return inventory{}, errors.Join(errs...)
-}
-
-func (i *infos) remembered(n discovery.DirectoryNode) string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if last := i.last[n.HostUUID]; slices.Contains(n.IPs, last) {
-		return last
-	}
-	return ""
-}
-
-func (i *infos) remember(uuid, ip string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.last[uuid] = ip
-}
-
-func (i *infos) forget(uuid string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.last, uuid)
-}
-
-// prune forgets whoever is gone.
-func (i *infos) prune(gone func(uuid string) bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	maps.DeleteFunc(i.last, func(uuid, _ string) bool { return gone(uuid) })
+	return askAt(&i.places, n.HostUUID, n.IPs, func(ip string) (inventory, error) { return i.ask(ctx, ip, port, n.HostUUID) })
 }
 
 // ask asks at one address. The answer of a node that does not say who it is counts
@@ -145,26 +91,34 @@ func (i *infos) ask(ctx context.Context, ip string, port int, want string) (inve
 func (i *infos) get(ctx context.Context, ip string, port int) (inventory, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	url := "http://" + net.JoinHostPort(ip, strconv.Itoa(port)) + nodeinfo.Path
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	raw, err := fetch(ctx, i.http, "http://"+net.JoinHostPort(ip, strconv.Itoa(port))+nodeinfo.Path, maxInfoBytes)
 	if err != nil {
 		return inventory{}, err
-	}
-	resp, err := i.http.Do(req)
-	if err != nil {
-		return inventory{}, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxInfoBytes+1))
-	switch {
-	case err != nil:
-		return inventory{}, err
-	case resp.StatusCode != http.StatusOK:
-		return inventory{}, fmt.Errorf("status %d", resp.StatusCode)
-	case len(raw) > maxInfoBytes:
-		return inventory{}, errors.New("answer is too long")
 	}
 	return parseInventory(raw)
+}
+
+// fetch returns the body of an answer with status 200.
+func fetch(ctx context.Context, client *http.Client, url string, maxBytes int64) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("status %d", resp.StatusCode)
+	case int64(len(raw)) > maxBytes:
+		return nil, errors.New("answer is too long")
+	}
+	return raw, nil
 }
 
 // Bounds of what another node says of its hardware: all nodes' words together are

@@ -25,9 +25,16 @@ func (s *service) fresh(uuid string) {
 	}
 	s.running.Go(func() {
 		defer func() { <-s.asking }()
-		if n, known := s.directory.node(uuid); known && s.ctx.Err() == nil {
+		switch n, known := s.directory.node(uuid); {
+		case s.ctx.Err() != nil:
+		case uuid == s.self.id():
+			s.takeModels(s.ctx, s.self.local())
+		case known:
 			s.enrich(s.ctx, n)
 			s.supersede(n)
+			if n, known = s.directory.node(uuid); known { // its node-info says in which cluster it is
+				s.takeModels(s.ctx, n)
+			}
 		}
 	})
 }
@@ -50,6 +57,8 @@ func (s *service) refreshInventories(ctx context.Context) {
 		return n.Services[discovery.ServiceNodeInfo].Port == 0
 	})
 	atOnce(len(nodes), inventoriesAtOnce, func(i int) { s.enrich(ctx, nodes[i]) })
+	nodes = append(s.directory.nodes(), s.self.local())
+	atOnce(len(nodes), inventoriesAtOnce, func(i int) { s.takeModels(ctx, nodes[i]) })
 	s.prune()
 }
 
@@ -60,14 +69,16 @@ func (s *service) prune() {
 		known[n.HostUUID] = true
 	}
 	gone := func(uuid string) bool { return !known[uuid] }
-	s.infos.prune(gone)
+	s.infos.places.prune(gone)
+	s.models.places.prune(gone)
 	s.evidence.prune(gone)
 	s.telemetry.prune(gone)
 }
 
 // forget drops what is remembered of a node that left.
 func (s *service) forget(uuid string) {
-	s.infos.forget(uuid)
+	s.infos.places.forget(uuid)
+	s.models.places.forget(uuid)
 	s.evidence.forget(uuid)
 	s.telemetry.forget(uuid)
 }

@@ -4,10 +4,12 @@ package scanner
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -42,9 +44,12 @@ type info struct {
 	closed chan struct{} // by the server's end
 }
 
-func newLAN(t *testing.T) *lan {
+func newLAN(t *testing.T) *lan { return newLANWith(t, func(*Config) {}) }
+
+func newLANWith(t *testing.T, change func(*Config)) *lan {
 	l := &lan{net: mdnstest.New(), infos: make(map[string]*info)}
 	cfg := newConfig(t, &host{ips: []string{"10.0.0.1"}})
+	change(&cfg)
 	machine := l.net.Host()
 	machine.Attach("eth0", "lan", "10.0.0.1/24")
 	cfg.Network, cfg.Dial = machine, l.dial
@@ -74,17 +79,28 @@ func (l *lan) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 }
 
 // up starts a node-info at an address that says it is that node.
-func (l *lan) up(ip, hostUUID string) {
-	i := &info{conns: make(chan net.Conn), closed: make(chan struct{})}
-	i.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+func (l *lan) up(ip, hostUUID string) { l.upIn(ip, hostUUID, "") }
+
+// upIn is up for a node that says it is in a cluster.
+func (l *lan) upIn(ip, hostUUID, clusterUUID string) {
+	l.serve(ip+":14318", nil, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"GPUs":[{"name":"gpu","vram_bytes":8,"utilization_percent":40}],"cpu":{"name":"c","cores":4},`+
-			`"telemetryValid":true,"msSince":100,"hostUuid":%q,"clusterUuid":""}`, hostUUID)
-	})}
-	p := &pipes{info: i}
-	go func() { _ = i.server.Serve(p) }()
+			`"telemetryValid":true,"msSince":100,"hostUuid":%q,"clusterUuid":%q}`, hostUUID, clusterUUID)
+	})
+}
+
+// serve starts a server at an address, over TLS if secured is not nil.
+func (l *lan) serve(addr string, secured *tls.Config, handle http.HandlerFunc) {
+	i := &info{conns: make(chan net.Conn), closed: make(chan struct{})}
+	i.server = &http.Server{Handler: handle, ErrorLog: log.New(io.Discard, "", 0)}
+	var ln net.Listener = &pipes{info: i}
+	if secured != nil {
+		ln = tls.NewListener(ln, secured)
+	}
+	go func() { _ = i.server.Serve(ln) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.infos[ip+":14318"] = i
+	l.infos[addr] = i
 }
 
 // down ends the node-infos at these addresses, or all.
@@ -187,9 +203,11 @@ func (l *lan) close() {
 	require.NoError(l.t, l.stop())
 }
 
-func inLAN(t *testing.T, story func(l *lan)) {
+func inLAN(t *testing.T, story func(l *lan)) { inLANWith(t, func(*Config) {}, story) }
+
+func inLANWith(t *testing.T, change func(*Config), story func(l *lan)) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLAN(t)
+		l := newLANWith(t, change)
 		defer l.close()
 		story(l)
 	})
@@ -361,12 +379,12 @@ func TestAMachineThatWasSetUpAnewReplacesItsOldEntry(t *testing.T) { // DI-78, D
 func TestWhatTheLinkDoesNotTakeIsSentLater(t *testing.T) {
 	var got []string
 	full := true
-	o := &owed{send: func(method string, params any) bool {
+	o := newOwed(func(method string, params any) bool {
 		if !full {
 			got = append(got, fmt.Sprint(method, params))
 		}
 		return !full
-	}}
+	})
 	o.emit("a", "discovered", 1)
 	o.emit("b", "discovered", 2)
 	o.emit("a", "removed", 3)

@@ -30,7 +30,8 @@ func (s *service) handle(req *jsonrpc.Request) {
 	case discovery.MethodReloadIdentity:
 		s.reloadIdentity(req)
 	case discovery.MethodReloadTrust:
-		ack(req) // there are no pins to read before there is a cluster
+		ack(req)
+		s.refreshTrust()
 	case discovery.MethodSetObserved:
 		s.setObserved(req)
 	case discovery.MethodNodeActivity:
@@ -110,6 +111,9 @@ func (s *service) register(req *jsonrpc.Request) {
 	ack(req)
 	if s.self.register(r.Service, r.Port) {
 		s.log.Info("service registered", "service", r.Service, "port", r.Port)
+		if r.Service == discovery.ServiceEngines {
+			s.fresh(s.self.id())
+		}
 	}
 }
 
@@ -150,9 +154,8 @@ func (s *service) reloadIdentity(req *jsonrpc.Request) {
 		return
 	}
 	ack(req)
-	if s.self.setIdentity(id) {
-		s.log.Warn("identity changed", "node", id)
-	}
+	s.takeIdentity(id)
+	s.refreshTrust()
 	s.refreshAddresses()
 }
 

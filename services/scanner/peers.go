@@ -54,7 +54,8 @@ type peer struct {
 	misses  int                     // scans in a row without a sighting or a sign of life
 	asked   discovery.DirectoryNode // as it was last when it could be asked whether it lives
 	listed  bool                    // it is in the directory
-	fixed   bool                    // given by address: it is known whether heard or not (DEC-65)
+	fixed   bool                    // given by address (DEC-65)
+	member  bool                    // of the cluster, whose last places are known (DEC-31)
 	checked bool                    // another endpoint of it is being looked at
 	leaving bool                    // it said goodbye and is being asked whether it is gone
 }
@@ -112,7 +113,7 @@ func (p *peers) takeLocked(known *peer, rec record, s mdns.Sighting) {
 func (p *peers) roomLocked(source netip.Addr) bool {
 	unproven := 0
 	for uuid, known := range p.byUUID {
-		if known.source == source && !known.fixed && !p.dir.isProven(uuid) {
+		if known.source == source && !known.kept() && !p.dir.isProven(uuid) {
 			unproven++
 		}
 	}
@@ -123,13 +124,16 @@ func (p *peers) roomLocked(source netip.Addr) bool {
 		return true
 	}
 	for _, uuid := range p.dir.unproven(proofTime) {
-		if known := p.byUUID[uuid]; known != nil && !known.fixed {
+		if known := p.byUUID[uuid]; known != nil && !known.kept() {
 			p.dropLocked(uuid)
 			return true
 		}
 	}
 	return false
 }
+
+// kept reports whether the node is known whether it is heard or not.
+func (p *peer) kept() bool { return p.fixed || p.member }
 
 // maxUnproven is how many unproven nodes one sender may make known: more than
 // there are behind any reflector that starts.
@@ -201,7 +205,7 @@ func (p *peers) dropLocked(uuid string) {
 		return
 	}
 	known.listed = false
-	if !known.fixed {
+	if !known.kept() {
 		delete(p.byUUID, uuid)
 	}
 	p.dir.remove(uuid)
@@ -277,11 +281,11 @@ func (p *peers) miss() []missingPeer {
 		known.before, known.now = known.now, nil
 		if known.seen {
 			p.publishLocked(known)
-		} else if known.misses >= probeFrom || known.fixed {
+		} else if known.misses >= probeFrom || known.kept() {
 			known.before = nil
 			if n, ok := p.dir.node(uuid); ok {
 				missing = append(missing, missingPeer{uuid, n})
-			} else if known.fixed {
+			} else if known.kept() {
 				missing = append(missing, missingPeer{uuid, known.project(p.s.isOwn)})
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -30,6 +31,7 @@ import (
 	"time"
 
 	"nvpair/internal/appdir"
+	"nvpair/internal/clustertrust"
 	"nvpair/internal/jsonrpc"
 	"nvpair/internal/mdns"
 	"nvpair/internal/worker"
@@ -85,6 +87,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer s.infos.http.CloseIdleConnections()
+	defer s.models.reset()
 	defer s.running.Wait()
 	defer s.cancel()
 	if err := s.publish(); err != nil {
@@ -119,9 +122,15 @@ type service struct {
 	evidence  *evidence
 	telemetry *telemetry
 	asking    chan struct{} // capacity inventoriesAtOnce: new nodes that are asked for their inventory
-	owed      owed
+	owed      *owed
 	mdns      *mdns.Conn
 	browser   *mdns.Browser
+
+	trust    *clustertrust.View
+	models   *models
+	members  members
+	applying sync.Mutex          // guards applied and members.known; comes before all other locks
+	applied  *clustertrust.State // what the directory and the record stand for
 
 	mu       sync.Mutex // guards the rest
 	observed []string   // own addresses at which peers reached this node
@@ -142,7 +151,7 @@ func newService(cfg Config) (*service, error) {
 		link: worker.NewLink(cfg.Config), infos: newInfos(cfg.Dial), evidence: newEvidence(), asking: make(chan struct{}, inventoriesAtOnce),
 		mdns: mdns.New(mdns.Config{Interfaces: cfg.Interfaces, Network: cfg.Network, Log: cfg.Log}),
 	}
-	s.owed.send = s.send
+	s.owed = newOwed(s.send)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.addresses == nil {
 		s.addresses = s.localAddresses
@@ -154,6 +163,11 @@ func newService(cfg Config) (*service, error) {
 	s.directory = newDirectory(s.emit)
 	s.peers = &peers{s: s, dir: s.directory, byUUID: make(map[string]*peer)}
 	s.telemetry = newTelemetry(s)
+	s.members = members{path: membersPath(base), log: cfg.Log}
+	s.members.load()
+	s.trust = clustertrust.Open(cfg.ClusterDir, cfg.Log)
+	s.models = &models{trust: s.trust, dial: s.dial, plain: s.infos.http, clients: make(map[string]*http.Client)}
+	s.refreshTrust()
 	s.refreshAddresses()
 	s.self.announce() // queued right behind ready and hello (DI-112)
 	if s.browser, err = s.mdns.Browse(serviceType, s.peers.sighted); err != nil {
@@ -227,6 +241,7 @@ func (s *service) sweep(ctx context.Context) {
 		case <-ticks.C:
 			s.refreshAddresses()
 			s.refreshInventories(ctx)
+			s.rememberMembers()
 		case <-ctx.Done():
 			return
 		}

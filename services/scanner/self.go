@@ -38,6 +38,8 @@ type selfEntry struct {
 	lastSeen  int64 // Unix seconds of the last change
 	announced bool  // the discovered event has been queued
 	hardware  inventory
+	cluster   string // this node's principal while it is a member
+	models    modelList
 }
 
 func newSelfEntry(hostUUID, name string, emit func(string, any)) *selfEntry {
@@ -87,6 +89,11 @@ func (e *selfEntry) nodeLocked() discovery.DirectoryNode {
 		GPUs:            e.hardware.gpus,
 		CPU:             e.hardware.cpu,
 		Memory:          e.hardware.memory,
+		ClusterUUID:     e.cluster,
+		Trusted:         e.cluster != "",
+		Models:          e.models.Models,
+		ModelsByEngine:  e.models.By,
+		LoadedByEngine:  e.models.Loaded,
 	}
 }
 
@@ -113,7 +120,7 @@ func (e *selfEntry) record() record {
 }
 
 func (e *selfEntry) recordLocked() record {
-	r := record{hostUUID: e.hostUUID, services: maps.Clone(e.services)}
+	r := record{hostUUID: e.hostUUID, clusterUUID: e.cluster, services: maps.Clone(e.services)}
 	if e.ips[0] != fallbackIP {
 		r.ips = slices.Clone(e.ips)
 	}
@@ -137,6 +144,30 @@ func (e *selfEntry) learn(i inventory) {
 	if news {
 		e.changedLocked()
 	}
+}
+
+// learnModels takes what this node's own engine manager says.
+func (e *selfEntry) learnModels(l modelList) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l.same(e.models) && e.models.Models != nil {
+		return
+	}
+	e.models = l
+	e.changedLocked()
+}
+
+// setCluster takes this node's principal, "" while it is in no cluster, and reports
+// whether that is a change.
+func (e *selfEntry) setCluster(principal string) (changed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if principal == e.cluster {
+		return false
+	}
+	e.cluster = principal
+	e.changedLocked()
+	return true
 }
 
 // hasRoom reports whether a registration of that service would be taken.

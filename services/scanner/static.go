@@ -70,7 +70,5 @@ func (p *peers) unfix(uuid string) {
 		return
 	}
 	known.fixed = false
-	if known.misses > 0 || !known.listed {
-		p.dropLocked(uuid)
-	}
+	p.releaseLocked(uuid)
 }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scanner
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"nvpair/internal/clustertrust"
+	"nvpair/shared/discovery"
+)
+
+// Bounds of a question for models (DI-85), and of what an answer may name: it is
+// passed on to every process that knows the node.
+const (
+	modelsTimeout   = 6 * time.Second
+	modelsPath      = "/v1/models"
+	maxModelsBytes  = 1 << 20
+	maxModelEngines = 32
+	maxModels       = 2000     // in each list
+	maxModelNames   = 48 << 10 // bytes of all names in a list
+)
+
+// modelList is what an engine manager says of its models. A nil map is one that it
+// did not send; an empty list in a map is an engine without any (DI-72, DI-91).
+type modelList struct {
+	Models []string            `json:"models"`
+	By     map[string][]string `json:"modelsByEngine"`
+	Loaded map[string][]string `json:"loadedByEngine"`
+}
+
+// models asks engine managers for their models: this node's own in the clear over
+// loopback, a member's over TLS with its pinned certificate, nobody else's at all
+// (DI-86).
+type models struct {
+	trust  *clustertrust.View
+	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
+	plain  *http.Client
+	places places
+
+	mu      sync.Mutex // guards clients
+	clients map[string]*http.Client
+}
+
+// of asks a node.
+func (m *models) of(ctx context.Context, n discovery.DirectoryNode) (modelList, error) {
+	port := n.Services[discovery.ServiceEngines].Port
+	if port == 0 {
+		return modelList{}, errNoAddress
+	}
+	return askAt(&m.places, n.HostUUID, n.IPs, func(ip string) (modelList, error) {
+		ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
+		defer cancel()
+		scheme, client := "https", m.plain
+		if a, err := netip.ParseAddr(ip); err == nil && a.IsLoopback() {
+			scheme = "http"
+		} else if client = m.client(n.ClusterUUID); client == nil {
+			return modelList{}, clustertrust.ErrNotPinned
+		}
+		raw, err := fetch(ctx, client, scheme+"://"+net.JoinHostPort(ip, strconv.Itoa(port))+modelsPath, maxModelsBytes)
+		if err != nil {
+			return modelList{}, err
+		}
+		return parseModels(raw)
+	})
+}
+
+// client returns the one for a member, nil for anybody else.
+func (m *models) client(principal string) *http.Client {
+	if !m.trust.Refresh().Trusts(principal) {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.clients[principal]
+	if c == nil {
+		c = &http.Client{
+			Transport: &http.Transport{
+				DialContext: m.dial, Proxy: nil, TLSClientConfig: m.trust.Client(principal), MaxConnsPerHost: 1, IdleConnTimeout: idleKept,
+				TLSHandshakeTimeout: connectTimeout, DisableCompression: true, MaxResponseHeaderBytes: 16 << 10,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+		m.clients[principal] = c
+	}
+	return c
+}
+
+// reset closes what is idle: whatever was learned of certificates is to be looked at
+// again.
+func (m *models) reset() {
+	m.mu.Lock()
+	clients := m.clients
+	m.clients = make(map[string]*http.Client)
+	m.mu.Unlock()
+	for _, c := range clients {
+		c.CloseIdleConnections()
+	}
+}
+
+func parseModels(raw []byte) (modelList, error) {
+	var l modelList
+	if err := json.Unmarshal(raw, &l); err != nil {
+		return modelList{}, err
+	}
+	l.Models, l.By, l.Loaded = boundedNames(l.Models), boundedEngines(l.By), boundedEngines(l.Loaded)
+	return l, nil
+}
+
+func boundedEngines(by map[string][]string) map[string][]string {
+	if by == nil {
+		return nil
+	}
+	out := make(map[string][]string, min(len(by), maxModelEngines))
+	for _, engine := range slices.Sorted(maps.Keys(by)) {
+		if len(out) < maxModelEngines && len(engine) <= maxServiceBytes {
+			out[engine] = boundedNames(by[engine])
+		}
+	}
+	return out
+}
+
+// boundedNames is never nil: an engine that has none has none, which is known.
+func boundedNames(names []string) []string {
+	out := make([]string, 0, min(len(names), maxModels))
+	size := 0
+	for _, name := range names {
+		if size += len(name); len(out) == maxModels || size > maxModelNames {
+			break
+		}
+		if name = label(name); name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// same reports whether two answers say the same: neither order nor repetition counts,
+// and a map that was not sent is like an empty one (DI-90).
+func (l modelList) same(other modelList) bool {
+	return sameSet(l.Models, other.Models) && maps.EqualFunc(l.By, other.By, sameSet) && maps.EqualFunc(l.Loaded, other.Loaded, sameSet)
+}
+
+func sameSet(a, b []string) bool {
+	if slices.Equal(a, b) {
+		return true
+	}
+	a, b = slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b)))
+	return slices.Equal(a, b)
+}
+
+// takeModels asks a node for its models. A failure changes nothing (DI-90).
+func (s *service) takeModels(ctx context.Context, n discovery.DirectoryNode) {
+	if n.Services[discovery.ServiceEngines].Port == 0 {
+		return
+	}
+	got, err := s.models.of(ctx, n)
+	if err != nil {
+		s.log.Debug("node did not tell its models", "node", n.HostUUID, "err", err)
+		return
+	}
+	if n.HostUUID == s.self.id() {
+		s.self.learnModels(got)
+	} else {
+		s.directory.learnModels(n, got)
+	}
+}
