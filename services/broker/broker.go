@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nvpair/internal/applog"
+	"nvpair/internal/clustertrust"
 	"nvpair/internal/jsonrpc"
 	"nvpair/internal/supervise"
 	"nvpair/services/broker/feed"
@@ -31,6 +32,7 @@ type Broker struct {
 	nodes         *nodeStore
 	manual        *manualNodes
 	registrations *registrations
+	membership    *membership
 	funnel        *funnel
 	facades       *facades
 	manifests     *manifests
@@ -91,6 +93,7 @@ func newBroker(cfg Config, stop context.CancelFunc) *Broker {
 	b.client = newClient(b)
 	b.nodes = newNodeStore(cfg.Log, b.nodesChanged)
 	b.registrations = newRegistrations(b)
+	b.membership = &membership{b: b, trust: clustertrust.Open(cfg.ClusterDir, cfg.Log)}
 	b.funnel = newFunnel(b)
 	b.facades = newFacades(b)
 	b.manifests = newManifests(b)

@@ -13,13 +13,9 @@ import (
 )
 
 // nodeInfoSpawned tells a new node-info what it is to answer besides hardware:
-// that this node is in no cluster, which is never left out (BR-72), and where its
-// services are.
+// in which cluster this node is, and where its services are.
 func nodeInfoSpawned(_ context.Context, b *Broker, l *workerLink) {
-	none := "" // there are no clusters yet
-	if err := l.conn.Notify(nodeinfo.MethodSetClusterIdentity, nodeinfo.ClusterIdentity{ClusterUUID: &none}); err != nil {
-		b.cfg.Log.Debug("cluster identity not told", "worker", workerNodeInfo, "err", err)
-	}
+	b.membership.spawned(l)
 	b.registrations.follow(l)
 }
 

@@ -3,11 +3,15 @@
 package broker
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"nvpair/internal/clustertrust"
+	"nvpair/internal/clustertrust/clustertest"
 )
 
 const hello = `{"liveness":1,"version":"1.2.3"}`
@@ -102,4 +106,33 @@ func TestTheInventoryIsStartedForEverybody(t *testing.T) {
 	tr := sow(t)
 	tr.cfg.ClusterDir = "/data/cluster"
 	require.Equal(t, []string{"--node-id", nodeID}, tr.byName[workerNodeInfo].args(tr.Broker))
+}
+
+// TestMembershipIsToldWhenItChanges: see BR-72. The scanner's entry of this node is
+// what tells that it did.
+func TestMembershipIsToldWhenItChanges(t *testing.T) {
+	self, peer := clustertest.New(t), clustertest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		tr := plant(t)
+		tr.membership.trust = clustertrust.Open(self.Dir, slog.New(slog.DiscardHandler))
+		scanner := tr.join(workerScanner, 1)
+		synctest.Wait()
+		info := tr.join(workerNodeInfo, 1)
+		info.expect(
+			notification("nodeinfo:set-cluster-identity", `{"clusterUuid":""}`),
+			notification("nodeinfo:set-services", `{"services":{}}`),
+		)
+		entry := notification("discovery:node-updated", `{"node":{"hostUuid":"`+tr.cfg.NodeID+`","name":"self","ip":"10.0.0.1","services":{}}}`)
+		scanner.send(entry)
+		info.quiet()
+		self.Pin(peer)
+		scanner.send(entry)
+		info.expect(notification("nodeinfo:set-cluster-identity", `{"clusterUuid":"`+self.UUID+`"}`))
+		scanner.send(entry)
+		info.quiet()
+		self.Unpin(peer)
+		scanner.send(entry)
+		info.expect(notification("nodeinfo:set-cluster-identity", `{"clusterUuid":""}`))
+		info.quiet()
+	})
 }

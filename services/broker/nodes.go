@@ -234,5 +234,8 @@ func (b *Broker) fromScanner(l *workerLink, req *jsonrpc.Request) bool {
 	} else {
 		b.nodes.upsert(e.Node, l.process.Generation)
 	}
+	if e.Node.HostUUID == b.cfg.NodeID {
+		b.membership.changed() // the scanner looks at the cluster's directory all the time; its entry of this node follows
+	}
 	return true
 }
