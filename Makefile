@@ -12,7 +12,7 @@ EXE = $(shell go env GOEXE)
 LDFLAGS = -s -w -X main.Versions=$(VERSIONS)
 
 # What `make bench` runs.
-BENCH = -timeout 30m -v -run 'Test(Foundation|Inference)Figures' ./tests/bench/ -args -bench.figures
+BENCH = -timeout 45m -v -run 'Test(Foundation|Inference|Discovery)Figures' ./tests/bench/ -args -bench.figures
 
 # Targets of `make cross`, as GOOS/GOARCH.
 PLATFORMS = linux/arm64 windows/amd64 darwin/arm64

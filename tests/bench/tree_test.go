@@ -36,10 +36,16 @@ func start(t *testing.T, h *harness.Host, bin string, args ...string) *program {
 // launch is start for any program, by its path.
 func launch(t *testing.T, h *harness.Host, path string, args ...string) *program {
 	t.Helper()
+	return launchWith(t, h, nil, path, args...)
+}
+
+// launchWith is launch with more in the environment, or other values.
+func launchWith(t *testing.T, h *harness.Host, env []string, path string, args ...string) *program {
+	t.Helper()
 	bin := filepath.Base(path)
 	cmd := exec.Command(path, args...)
 	cmd.Dir = filepath.Dir(path) // where the broker looks for its workers
-	cmd.Env = h.Command(path).Env
+	cmd.Env = append(h.Command(path).Env, env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = time.Second // whoever inherited standard error must not delay the end

@@ -109,12 +109,14 @@ func (h *Host) Command(bin string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Do calls f on a thread inside the host's network namespace and returns its error. The sockets that f makes itself
-// are the host's for as long as they live; goroutines that f starts are not on the host.
+// Do calls f on a thread inside the host and returns its error. The sockets that f makes itself are the host's for as
+// long as they live, and so are the processes that it starts, which see the host's name too; goroutines that f starts are
+// not on the host.
 func (h *Host) Do(f func() error) error {
 	err := errors.New("ended by runtime.Goexit")
 	onOwnThread(func() {
-		if err = joinNamespace(h.NetNSPath()); err == nil {
+		err = errors.Join(joinNamespace(h.NetNSPath()), joinNamespace("/proc/"+strconv.Itoa(h.HolderPID())+"/ns/uts"))
+		if err == nil {
 			err = f()
 		}
 	})
