@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"nvpair/internal/appdir"
@@ -55,6 +56,7 @@ type Machine interface {
 
 // Main runs the worker from its command line and returns its exit status.
 func Main(args []string, version string, std worker.Streams) int {
+	runtime.GOMAXPROCS(1) // an answer takes microseconds; waking a second thread for a part of it costs more
 	var cfg Config
 	return worker.Main(worker.Program{
 		Name:    name,
