@@ -31,6 +31,7 @@ type entry struct {
 	entered time.Time
 	claimed string // cluster uuid of its record; its node-info's word counts for more
 	proven  bool   // its node-info answered under its uuid
+	static  string // of its hardware
 }
 
 func newDirectory(emit func(string, any)) *directory {
@@ -44,7 +45,7 @@ func (d *directory) put(n discovery.DirectoryNode) (changed bool) {
 	defer d.mu.Unlock()
 	e, known := d.entries[n.HostUUID]
 	if !known {
-		e = &entry{node: n, entered: time.Now(), claimed: n.ClusterUUID}
+		e = &entry{node: n, entered: time.Now(), claimed: n.ClusterUUID, static: staticOf(nil, nil, nil)}
 		d.judgeLocked(&e.node)
 		d.entries[n.HostUUID] = e
 		d.tellLocked(discovery.NotifyNodeDiscovered, e)
@@ -78,7 +79,8 @@ func (d *directory) learn(uuid string, i inventory) {
 	if i.clusterUUID != nil {
 		cluster = *i.clusterUUID
 	}
-	same := cluster == n.ClusterUUID && i.static == staticOf(n.GPUs, n.CPU, n.Memory)
+	same := cluster == n.ClusterUUID && i.static == e.static
+	e.static = i.static
 	n.ClusterUUID, n.GPUs, n.CPU, n.Memory = cluster, i.gpus, i.cpu, i.memory
 	d.judgeLocked(n)
 	if !same {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"nvpair/internal/jsonrpc"
+	"nvpair/internal/upstream"
 	"nvpair/shared/discovery"
 	"nvpair/shared/nodeinfo"
 )
@@ -26,15 +27,18 @@ const (
 	connectTimeout = time.Second
 	idleKept       = 90 * time.Second
 	maxInfoBytes   = 256 << 10
+	maxHeadBytes   = 16 << 10
 )
 
 // inventory is what a node-info says.
 type inventory struct {
 	hostUUID    string
 	clusterUUID *string // nil when it did not say: that is not "none" (DI-89)
-	gpus        json.RawMessage
-	cpu, memory json.RawMessage
-	static      string // of the hardware
+	said        nodeinfo.NodeInfo
+
+	// Filled by described.
+	gpus, cpu, memory json.RawMessage
+	static            string // of the hardware
 
 	use    float64 // of the busiest GPU, 0..100
 	valid  bool    // use is a reading
@@ -43,24 +47,33 @@ type inventory struct {
 
 // infos asks nodes for their inventory.
 type infos struct {
-	http   *http.Client
+	pool   *upstream.Pool
 	places places
+
+	mu    sync.Mutex       // guards turns
+	turns map[string]*turn // by address and port, while anybody asks there
 }
 
 func newInfos(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *infos {
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
+		dial = (&net.Dialer{}).DialContext
 	}
 	return &infos{
-		http: &http.Client{
-			Transport: &http.Transport{
-				DialContext: dial, Proxy: nil, MaxConnsPerHost: 1, IdleConnTimeout: idleKept, DisableCompression: true,
-				MaxResponseHeaderBytes: 16 << 10,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		turns: make(map[string]*turn),
+		pool:  newPool(func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) }),
 	}
 }
+
+// newPool returns connections for short questions: of those to one address, one is
+// kept.
+func newPool(dial func(ctx context.Context, addr string) (net.Conn, error)) *upstream.Pool {
+	return upstream.NewPool(upstream.Config{
+		Dial: dial, DialTimeout: connectTimeout, IdleTimeout: idleKept, MaxIdle: 1, MaxHeadBytes: maxHeadBytes,
+	})
+}
+
+// close closes the connections that nobody waits on.
+func (i *infos) close() { i.pool.Close() }
 
 var (
 	errNoAddress = errors.New("no address to ask at")
@@ -89,9 +102,15 @@ func (i *infos) ask(ctx context.Context, ip string, port int, want string) (inve
 }
 
 func (i *infos) get(ctx context.Context, ip string, port int) (inventory, error) {
+	addr := net.JoinHostPort(ip, strconv.Itoa(port))
+	free, err := i.take(ctx, addr)
+	if err != nil {
+		return inventory{}, err
+	}
+	defer free()
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	raw, err := fetch(ctx, i.http, "http://"+net.JoinHostPort(ip, strconv.Itoa(port))+nodeinfo.Path, maxInfoBytes)
+	raw, err := fetch(ctx, i.pool, addr, nodeinfo.Path, maxInfoBytes)
 	if err != nil {
 		return inventory{}, err
 	}
@@ -99,12 +118,8 @@ func (i *infos) get(ctx context.Context, ip string, port int) (inventory, error)
 }
 
 // fetch returns the body of an answer with status 200.
-func fetch(ctx context.Context, client *http.Client, url string, maxBytes int64) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
+func fetch(ctx context.Context, pool *upstream.Pool, addr, target string, maxBytes int64) ([]byte, error) {
+	resp, err := pool.Do(ctx, &upstream.Request{Addr: addr, Method: http.MethodGet, Target: target, Host: addr})
 	if err != nil {
 		return nil, err
 	}
@@ -147,18 +162,28 @@ func parseInventory(raw []byte) (inventory, error) {
 		g.Name, g.UsePct = short(g.Name), min(g.UsePct, 100)
 		i.use = max(i.use, float64(g.UsePct))
 	}
-	if len(a.GPUs) > 0 {
-		i.gpus = encode(a.GPUs)
-	}
 	if a.CPU != nil {
 		a.CPU.Name = short(a.CPU.Name)
-		i.cpu = encode(a.CPU)
 	}
-	if a.Memory != nil {
-		i.memory = encode(a.Memory)
+	i.said = a
+	return i, nil
+}
+
+// described adds the hardware in the form in which it is passed on. Who only wants
+// the load spares itself that.
+func (i inventory) described() inventory {
+	i.gpus, i.cpu, i.memory = nil, nil, nil
+	if len(i.said.GPUs) > 0 {
+		i.gpus = encode(i.said.GPUs)
+	}
+	if i.said.CPU != nil {
+		i.cpu = encode(i.said.CPU)
+	}
+	if i.said.Memory != nil {
+		i.memory = encode(i.said.Memory)
 	}
 	i.static = staticOf(i.gpus, i.cpu, i.memory)
-	return i, nil
+	return i
 }
 
 func short(name string) string {

@@ -48,7 +48,7 @@ func (s *service) enrich(ctx context.Context, n discovery.DirectoryNode) {
 		return
 	}
 	s.evidence.answers(n.HostUUID)
-	s.directory.learn(n.HostUUID, got)
+	s.directory.learn(n.HostUUID, got.described())
 }
 
 // refreshInventories asks all nodes (DI-89, DI-92).

@@ -403,6 +403,7 @@ func TestTheHardwareOfOthersIsBounded(t *testing.T) {
 	}
 	i, err := parseInventory([]byte(`{"GPUs":[` + strings.Join(gpus, ",") + `],"cpu":{"name":"` + strings.Repeat("é", 5000) + `"},"hostUuid":"u"}`))
 	require.NoError(t, err)
+	i = i.described()
 	require.Less(t, len(i.gpus)+len(i.cpu), 8<<10)
 	require.EqualValues(t, 100, i.use)
 	_, err = parseInventory([]byte(`{"GPUs":{}}`))

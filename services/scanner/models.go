@@ -4,10 +4,10 @@ package scanner
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"maps"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"nvpair/internal/clustertrust"
+	"nvpair/internal/upstream"
 	"nvpair/shared/discovery"
 )
 
@@ -43,11 +44,11 @@ type modelList struct {
 type models struct {
 	trust  *clustertrust.View
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
-	plain  *http.Client
+	plain  *upstream.Pool
 	places places
 
-	mu      sync.Mutex // guards clients
-	clients map[string]*http.Client
+	mu    sync.Mutex // guards pools
+	pools map[string]*upstream.Pool
 }
 
 // of asks a node.
@@ -59,13 +60,13 @@ func (m *models) of(ctx context.Context, n discovery.DirectoryNode) (modelList, 
 	return askAt(&m.places, n.HostUUID, n.IPs, func(ip string) (modelList, error) {
 		ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
 		defer cancel()
-		scheme, client := "https", m.plain
-		if a, err := netip.ParseAddr(ip); err == nil && a.IsLoopback() {
-			scheme = "http"
-		} else if client = m.client(n.ClusterUUID); client == nil {
-			return modelList{}, clustertrust.ErrNotPinned
+		pool := m.plain
+		if a, err := netip.ParseAddr(ip); err != nil || !a.IsLoopback() {
+			if pool = m.secured(n.ClusterUUID); pool == nil {
+				return modelList{}, clustertrust.ErrNotPinned
+			}
 		}
-		raw, err := fetch(ctx, client, scheme+"://"+net.JoinHostPort(ip, strconv.Itoa(port))+modelsPath, maxModelsBytes)
+		raw, err := fetch(ctx, pool, net.JoinHostPort(ip, strconv.Itoa(port)), modelsPath, maxModelsBytes)
 		if err != nil {
 			return modelList{}, err
 		}
@@ -73,36 +74,42 @@ func (m *models) of(ctx context.Context, n discovery.DirectoryNode) (modelList, 
 	})
 }
 
-// client returns the one for a member, nil for anybody else.
-func (m *models) client(principal string) *http.Client {
+// secured returns the connections to a member, nil for anybody else.
+func (m *models) secured(principal string) *upstream.Pool {
 	if !m.trust.Refresh().Trusts(principal) {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.clients[principal]
-	if c == nil {
-		c = &http.Client{
-			Transport: &http.Transport{
-				DialContext: m.dial, Proxy: nil, TLSClientConfig: m.trust.Client(principal), MaxConnsPerHost: 1, IdleConnTimeout: idleKept,
-				TLSHandshakeTimeout: connectTimeout, DisableCompression: true, MaxResponseHeaderBytes: 16 << 10,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-		m.clients[principal] = c
+	pool := m.pools[principal]
+	if pool == nil {
+		config := m.trust.Client(principal)
+		pool = newPool(func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := m.dial(ctx, "tcp", addr)
+			if err != nil {
+				return nil, err
+			}
+			secured := tls.Client(conn, config)
+			if err := secured.HandshakeContext(ctx); err != nil {
+				_ = conn.Close()
+				return nil, err
+			}
+			return secured, nil
+		})
+		m.pools[principal] = pool
 	}
-	return c
+	return pool
 }
 
 // reset closes what is idle: whatever was learned of certificates is to be looked at
 // again.
 func (m *models) reset() {
 	m.mu.Lock()
-	clients := m.clients
-	m.clients = make(map[string]*http.Client)
+	pools := m.pools
+	m.pools = make(map[string]*upstream.Pool)
 	m.mu.Unlock()
-	for _, c := range clients {
-		c.CloseIdleConnections()
+	for _, p := range pools {
+		p.Close()
 	}
 }
 

@@ -243,7 +243,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (p *peers) account(ctx context.Context) {
 	missing := p.miss()
 	alive := make([]bool, len(missing))
-	atOnce(len(missing), probesAtOnce, func(i int) { alive[i] = p.s.alive(ctx, missing[i].node) })
+	atOnce(len(missing), probesAtOnce, func(i int) {
+		if m := missing[i]; m.listed {
+			alive[i] = p.s.alive(ctx, m.node)
+		} else {
+			alive[i] = p.s.is(m.node) // to come back takes more than to stay
+		}
+	})
 	if ctx.Err() != nil {
 		return
 	}
@@ -264,8 +270,9 @@ func (p *peers) account(ctx context.Context) {
 }
 
 type missingPeer struct {
-	uuid string
-	node discovery.DirectoryNode
+	uuid   string
+	node   discovery.DirectoryNode
+	listed bool
 }
 
 // miss charges the misses of a scan and returns who is to be probed, by uuid.
@@ -284,9 +291,9 @@ func (p *peers) miss() []missingPeer {
 		} else if known.misses >= probeFrom || known.kept() {
 			known.before = nil
 			if n, ok := p.dir.node(uuid); ok {
-				missing = append(missing, missingPeer{uuid, n})
+				missing = append(missing, missingPeer{uuid, n, true})
 			} else if known.kept() {
-				missing = append(missing, missingPeer{uuid, known.project(p.s.isOwn)})
+				missing = append(missing, missingPeer{uuid, known.project(p.s.isOwn), false})
 			}
 		}
 		known.seen = false

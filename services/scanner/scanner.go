@@ -22,10 +22,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +34,7 @@ import (
 	"nvpair/internal/clustertrust"
 	"nvpair/internal/jsonrpc"
 	"nvpair/internal/mdns"
+	"nvpair/internal/upstream"
 	"nvpair/internal/worker"
 	"nvpair/shared/discovery"
 )
@@ -62,6 +63,7 @@ type Config struct {
 
 // Main runs the worker from its command line and returns its exit status.
 func Main(args []string, version string, std worker.Streams) int {
+	runtime.GOMAXPROCS(1) // it waits nearly all the time; waking a second thread for a part of its work costs more than that
 	var cfg Config
 	return worker.Main(worker.Program{
 		Name:    "nvpair-node-scanner",
@@ -86,7 +88,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	defer s.infos.http.CloseIdleConnections()
+	defer s.infos.close()
 	defer s.models.reset()
 	defer s.running.Wait()
 	defer s.cancel()
@@ -166,7 +168,7 @@ func newService(cfg Config) (*service, error) {
 	s.members = members{path: membersPath(base), log: cfg.Log}
 	s.members.load()
 	s.trust = clustertrust.Open(cfg.ClusterDir, cfg.Log)
-	s.models = &models{trust: s.trust, dial: s.dial, plain: s.infos.http, clients: make(map[string]*http.Client)}
+	s.models = &models{trust: s.trust, dial: s.dial, plain: s.infos.pool, pools: make(map[string]*upstream.Pool)}
 	s.refreshTrust()
 	s.refreshAddresses()
 	s.self.announce() // queued right behind ready and hello (DI-112)

@@ -126,7 +126,7 @@ func (t *telemetry) sample(ctx context.Context, n discovery.DirectoryNode, p *po
 		t.s.emit(discovery.NotifyNodeTelemetry, sample)
 	}
 	if n.HostUUID == t.s.self.id() {
-		t.s.self.learn(got)
+		t.s.self.learn(got.described())
 	}
 }
 

@@ -202,6 +202,7 @@ func TestAMemberIsFoundAtItsLastPlaceWithoutMulticast(t *testing.T) {
 		l.without(discovery.NotifyNodeDiscovered, time.Minute)
 
 		self.Unpin(peer)
+		l.without(discovery.NotifyNodeDiscovered, 3*time.Second) // until it is noticed
 		l.down("10.0.0.2")
 		l.upIn("10.0.0.2", peer.UUID, peer.UUID)
 		l.without(discovery.NotifyNodeDiscovered, time.Minute)
