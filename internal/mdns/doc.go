@@ -26,7 +26,10 @@
 // when the second is over. Two things are exempt: answers to probes, for which
 // 250 ms suffice, and the first announcement of a changed TXT. Questions that ask
 // for a unicast answer, and those of resolvers that know no mDNS (6.7), are
-// answered by unicast, but only if the asker's address is on the link's subnet.
+// answered by unicast, but only if the asker's address is on the link's subnet, and
+// at most 5 times in a second to one address and 25 times to all on a link, because
+// that address may be a lie. Beyond that, and where the record was not multicast in
+// the last 30 s (5.4), the first are answered by multicast and the others not.
 //
 // # Browsing
 //

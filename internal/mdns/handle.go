@@ -126,7 +126,7 @@ func (r *run) handleQuery(p *parser, l *link, from Origin, now time.Time) {
 	case len(asked) == 0: // more known answers to an earlier query (RFC 6762 section 7.2)
 		r.suppress(s.answers, l, source)
 	case from.Source.Port() != Port:
-		r.answerLegacy(p.id, asked, s, l, from)
+		r.answerLegacy(p.id, asked, s, l, from, now)
 	case len(s.authorities) > 0 && r.own(source):
 		// Our own probe, or that of another program here: none of them gives way.
 	default:
@@ -172,12 +172,15 @@ func (r *records) known(k kinds, answers []dns.RR) kinds {
 	return found
 }
 
-// answer schedules the multicast answers to a query and sends the unicast ones.
+// answer schedules the multicast answers to a query and sends the unicast ones. What
+// must not be sent by unicast, or not now, is multicast, which has limits of its own.
 func (r *run) answer(p *parser, asked []question, s sections, l *link, from Origin, now time.Time) {
 	source := from.Source.Addr()
 	probed := len(s.authorities) > 0
 	direct := l.holds(source) // unicast stays on the link
 	var unicast []answer
+	var entries []*entry // theirs
+	ask := func(e *entry, k kinds) { l.ask(e, k, now, r.delay(k, p.truncated), spacing(probed), source) }
 	for _, e := range r.entries {
 		var one, all kinds
 		for _, q := range asked {
@@ -189,17 +192,28 @@ func (r *run) answer(p *parser, asked []question, s sections, l *link, from Orig
 		}
 		one &^= e.records.known(one, s.answers)
 		all &^= e.records.known(all, s.answers)
-		if one &^= all; one != 0 {
-			unicast = append(unicast, answer{e.records, one})
+		switch one &^= all; {
+		case one == 0:
+		case l.multicastRecently(e, one, now):
+			unicast, entries = append(unicast, answer{e.records, one}), append(entries, e)
+		default:
+			all |= one
 		}
 		if all != 0 {
-			l.ask(e, all, now, r.delay(all, p.truncated), spacing(probed), source)
+			ask(e, all)
 		}
 	}
 	if len(unicast) == 0 {
 		return
 	}
-	for _, group := range split(unicast, l.addrs()) {
+	groups := split(unicast, l.addrs())
+	if !l.unicasts.take(source, len(groups), now) {
+		for i, e := range entries {
+			ask(e, unicast[i].kinds)
+		}
+		return
+	}
+	for _, group := range groups {
 		_ = r.sendTo(l, from.Source, reply(group, l.addrs(), recordTTL)) // logged there
 	}
 }
@@ -226,7 +240,7 @@ func spacing(probed bool) time.Duration {
 // answerLegacy answers a resolver that knows no multicast DNS, at once and in one
 // packet (RFC 6762 section 6.7). It must be on the link's subnet, or a false source
 // address could send answers anywhere.
-func (r *run) answerLegacy(id uint16, asked []question, s sections, l *link, from Origin) {
+func (r *run) answerLegacy(id uint16, asked []question, s sections, l *link, from Origin, now time.Time) {
 	if !l.holds(from.Source.Addr()) {
 		return
 	}
@@ -241,7 +255,7 @@ func (r *run) answerLegacy(id uint16, asked []question, s sections, l *link, fro
 			answers = append(answers, answer{e.records, k})
 		}
 	}
-	if len(answers) == 0 {
+	if len(answers) == 0 || !l.unicasts.take(from.Source.Addr(), 1, now) {
 		return
 	}
 	group := split(answers, l.addrs())[0] // who has more services asks again or by multicast

@@ -21,6 +21,7 @@ type link struct {
 	lastSent map[recordKey]time.Time // when a record was last multicast
 	pending  map[*entry]*pending     // answers that wait for their time
 	heard    map[string]heard        // of browsed types, by canonical name
+	unicasts unicasts
 }
 
 // heard is when another host last asked for a type.
