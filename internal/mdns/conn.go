@@ -24,8 +24,8 @@ type Config struct {
 	Rand *rand.Rand
 
 	AnnounceEvery time.Duration // interval of repeated announcements; 0 is 60 s
-	PollEvery     time.Duration // interval at which interfaces are looked up; 0 is 10 s
-	Debounce      time.Duration // how old a change of the interfaces is when it counts; 0 is 1.5 s
+	PollEvery     time.Duration // interval at which interfaces are looked up; 0 is 10 s, below 0 only when told of a change
+	Debounce      time.Duration // how old a change of the interfaces is when it counts; 0 is 1.5 s, below 0 at once
 }
 
 // errPublished means that the Conn has that instance already.

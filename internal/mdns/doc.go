@@ -44,9 +44,10 @@
 // # Links
 //
 // A link is an interface that is up, capable of multicast, no loopback and has an
-// IPv4 address. They are looked up at start, every 10 s and on [Conn.NetworkChanged];
-// a change counts once it is 1.5 s old, and is followed by an announcement of
-// everything and a question for everything browsed. If no interface is found the
+// IPv4 address. They are looked up at start, every 10 s and on [Conn.NetworkChanged],
+// or on that alone for a caller that hears of changes; a change counts once it is
+// 1.5 s old, and is followed by an announcement of everything and a question for
+// everything browsed. If no interface is found the
 // last ones are kept. Neither a lack of interfaces nor an occupied port ends Run.
 //
 // The receiving socket is bound to the group's address, which leaves unicast to

@@ -51,19 +51,26 @@ func (r *run) differs(list []Interface) bool {
 
 // poll notices changes that nobody told of. They have to settle.
 func (r *run) poll(now time.Time) {
-	r.pollAt = now.Add(r.cfg.PollEvery)
+	r.planPoll(now)
 	if !r.refreshAt.IsZero() {
 		return
 	}
 	if list, err := r.lookUp(); err == nil && r.differs(list) {
-		r.refreshAt = now.Add(r.cfg.Debounce)
+		r.refreshAt = now.Add(max(0, r.cfg.Debounce))
+	}
+}
+
+func (r *run) planPoll(now time.Time) {
+	if r.cfg.PollEvery > 0 {
+		r.pollAt = now.Add(r.cfg.PollEvery)
 	}
 }
 
 // refresh makes the links what the interfaces are. After a change everything is
 // announced, twice as at the start, and everything browsed is asked for.
 func (r *run) refresh(now time.Time) {
-	r.refreshAt, r.pollAt = time.Time{}, now.Add(r.cfg.PollEvery)
+	r.refreshAt = time.Time{}
+	r.planPoll(now)
 	list, err := r.lookUp()
 	if err != nil {
 		r.note("interfaces not listed", err)

@@ -74,6 +74,23 @@ func TestAChangeOfInterfacesSettlesAndIsAnnounced(t *testing.T) {
 	})
 }
 
+func TestACallerThatHearsOfChangesNeedsNoPolling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.Host()
+		n := w.runWith(mdns.Config{Network: h, PollEvery: -1, Debounce: -1})
+		w.publish(n, alphaService)
+		pass(time.Second)
+		h.Attach("eth0", lan, "192.0.2.1/24")
+		pass(time.Hour)
+		require.Empty(t, n.Links())
+		n.NetworkChanged()
+		pass(ms)
+		require.Len(t, n.Links(), 1)
+		require.Equal(t, line{time.Hour + time.Second, "192.0.2.1", announceAlpha}, w.sent()[0])
+	})
+}
+
 func TestOnlyConfiguredInterfacesAreUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

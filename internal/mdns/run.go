@@ -9,8 +9,12 @@ import (
 	"time"
 )
 
-// reopenAfter is the wait before a receiving socket that failed is opened again.
-const reopenAfter = time.Second
+const (
+	// reopenAfter is the wait before a receiving socket that failed is opened again.
+	reopenAfter = time.Second
+	// listenAgainAfter is the wait after one that could not be opened.
+	listenAgainAfter = 10 * time.Second
+)
 
 // run is the state of one Run. Its loop's goroutine owns it.
 type run struct {
@@ -20,7 +24,7 @@ type run struct {
 	browsers []*Browser
 	links    []*link
 
-	pollAt    time.Time // of the next look at the interfaces
+	pollAt    time.Time // of the next look at the interfaces; zero if changes are told
 	refreshAt time.Time // of the look that counts; zero while nothing has changed
 	reopenAt  time.Time // of the next attempt to open the socket; zero while it is open
 	mute      bool      // the last packet left on no link, and that was logged
@@ -64,7 +68,11 @@ func (r *run) loop(ctx context.Context) {
 		}
 		now := time.Now()
 		r.step(now)
-		timer.Reset(r.next().Sub(now))
+		if next := r.next(); next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(next.Sub(now))
+		}
 	}
 }
 
@@ -90,7 +98,7 @@ func (r *run) step(now time.Time) {
 	if !r.reopenAt.IsZero() && !now.Before(r.reopenAt) {
 		r.openListener(now)
 	}
-	if !now.Before(r.pollAt) {
+	if !r.pollAt.IsZero() && !now.Before(r.pollAt) {
 		r.poll(now)
 	}
 	if !r.refreshAt.IsZero() && !now.Before(r.refreshAt) {
@@ -104,11 +112,11 @@ func (r *run) step(now time.Time) {
 	}
 }
 
-// next returns when step has something to do.
+// next returns when step has something to do; zero is never.
 func (r *run) next() time.Time {
 	next := r.pollAt
 	earlier := func(t time.Time) {
-		if !t.IsZero() && t.Before(next) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 	}
@@ -129,7 +137,7 @@ func (r *run) next() time.Time {
 func (r *run) reconcile(now time.Time) {
 	w := r.take()
 	if w.networkChanged && r.refreshAt.IsZero() {
-		r.refreshAt = now.Add(r.cfg.Debounce)
+		r.refreshAt = now.Add(max(0, r.cfg.Debounce))
 	}
 	r.browsers = w.browsers
 	r.reconcileWithdrawn(w.publications)
@@ -174,7 +182,7 @@ func (r *run) openListener(now time.Time) {
 			r.cfg.Log.Warn("multicast cannot be received", "err", err)
 		}
 		r.deaf = true
-		r.reopenAt = now.Add(r.cfg.PollEvery)
+		r.reopenAt = now.Add(listenAgainAfter)
 		return
 	}
 	r.deaf = false

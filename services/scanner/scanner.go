@@ -34,12 +34,14 @@ import (
 	"nvpair/internal/clustertrust"
 	"nvpair/internal/jsonrpc"
 	"nvpair/internal/mdns"
+	"nvpair/internal/netwatch"
 	"nvpair/internal/upstream"
 	"nvpair/internal/worker"
 	"nvpair/shared/discovery"
 )
 
-// sweepEvery is how often the addresses are looked at (DI-28).
+// sweepEvery is how often the addresses are ranked anew, with or without a change of
+// the network (DI-28).
 const sweepEvery = 15 * time.Second
 
 // Config is what the worker needs from outside.
@@ -55,7 +57,8 @@ type Config struct {
 	Addresses func() ([]string, error)
 	// Interfaces limits the node to those with one of these names; empty is all.
 	Interfaces []string
-	// Network is what multicast DNS goes through; nil is the machine's own.
+	// Network is what multicast DNS goes through; nil is the machine's own, whose
+	// changes are watched.
 	Network mdns.Network
 	// Dial opens the connections to other nodes; nil is plain TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -97,6 +100,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	s.running.Go(func() { s.mdns.Run(s.ctx) })
 	s.running.Go(func() { s.sweep(s.ctx) })
+	if cfg.Network == nil {
+		s.running.Go(func() { netwatch.Run(s.ctx, netwatch.Config{Log: s.log}, s.networkChanged) })
+	}
 	s.running.Go(func() { s.peers.scan(s.ctx, s.browser.Query) })
 	s.running.Go(func() { s.telemetry.run(s.ctx) })
 	s.running.Go(func() { s.owed.run(s.ctx) })
@@ -151,8 +157,12 @@ func newService(cfg Config) (*service, error) {
 	s := &service{
 		log: cfg.Log, base: base, addresses: cfg.Addresses, interfaces: cfg.Interfaces, dial: cfg.Dial,
 		link: worker.NewLink(cfg.Config), infos: newInfos(cfg.Dial), evidence: newEvidence(), asking: make(chan struct{}, inventoriesAtOnce),
-		mdns: mdns.New(mdns.Config{Interfaces: cfg.Interfaces, Network: cfg.Network, Log: cfg.Log}),
 	}
+	m := mdns.Config{Interfaces: cfg.Interfaces, Network: cfg.Network, Log: cfg.Log}
+	if cfg.Network == nil {
+		m.PollEvery, m.Debounce = -1, -1 // networkChanged tells, of changes that have settled
+	}
+	s.mdns = mdns.New(m)
 	s.owed = newOwed(s.send)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.addresses == nil {
@@ -248,6 +258,12 @@ func (s *service) sweep(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// networkChanged hears of changes from the system (DI-107).
+func (s *service) networkChanged() {
+	s.mdns.NetworkChanged() // its links may have changed where the best addresses have not
+	s.refreshAddresses()
 }
 
 // refreshAddresses keeps the last good list when the system does not tell.

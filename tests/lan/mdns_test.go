@@ -110,6 +110,24 @@ func TestAChangeOfTheNetworkIsNoticedWhenToldOf(t *testing.T) {
 	b.await("alpha", patience, here("alpha"))
 }
 
+func TestChangesOfTheNetworkAreNoticedWithoutPolling(t *testing.T) {
+	bridge, alpha, beta := twoOnABridge(t)
+	bridge.Detach(alpha)
+	a := startPeer(t, alpha, "-instance", "alpha", "-watch")
+	b := startPeer(t, beta)
+	bridge.Attach(alpha, "192.0.2.1/24")
+	b.await("alpha", patience, here("alpha"))
+	a.AwaitStderr(`links changed.* links=1\n`, patience)
+
+	b.forget()
+	alpha.IP("addr del 192.0.2.1/24 dev eth0", "addr add 192.0.2.7/24 dev eth0")
+	b.await("the new address", patience, func(s mdns.Sighting) bool { return slices.Equal(s.Addrs, addrs("192.0.2.7")) })
+
+	b.forget()
+	alpha.IP("link set eth0 down", "link set eth0 up") // as after sleep
+	b.await("alpha again", patience, here("alpha"))
+}
+
 func TestTwoProgramsOnOneHostSeeEachOther(t *testing.T) {
 	bridge := harness.NewBridge(t)
 	h := harness.NewHost(t, "alpha")

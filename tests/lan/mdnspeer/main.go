@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"nvpair/internal/mdns"
+	"nvpair/internal/netwatch"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -38,17 +39,21 @@ func run(args []string) int {
 	port := flags.Uint("port", 1, "its port")
 	txt := flags.String("txt", "", "its TXT record, one string")
 	poll := flags.Duration("poll", time.Minute, "interval at which the interfaces are looked up")
+	watch := flags.Bool("watch", false, "look the interfaces up only when the system tells of a change")
 	debounce := flags.Duration("debounce", 100*time.Millisecond, "how old a change of them is when it counts")
 	if flags.Parse(args) != nil {
 		return 2
 	}
 	service.Port, service.TXT = uint16(*port), []string{*txt}
+	if *watch {
+		*poll, *debounce = -1, -1
+	}
 	conn := mdns.New(mdns.Config{
 		Log:       slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		PollEvery: *poll,
 		Debounce:  *debounce,
 	})
-	if err := serve(conn, service); err != nil {
+	if err := serve(conn, service, *watch); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -56,7 +61,7 @@ func run(args []string) int {
 }
 
 // serve publishes, browses and obeys until the input ends.
-func serve(conn *mdns.Conn, service mdns.Service) error {
+func serve(conn *mdns.Conn, service mdns.Service, watch bool) error {
 	var publication *mdns.Publication
 	if service.Instance != "" {
 		var err error
@@ -74,6 +79,9 @@ func serve(conn *mdns.Conn, service mdns.Service) error {
 	defer running.Wait()
 	defer stop()
 	running.Go(func() { conn.Run(ctx) })
+	if watch {
+		running.Go(func() { netwatch.Run(ctx, netwatch.Config{}, conn.NetworkChanged) })
+	}
 	running.Go(func() {
 		tick := time.NewTicker(askEvery)
 		defer tick.Stop()
