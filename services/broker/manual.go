@@ -6,9 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"maps"
-	"net"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -150,65 +147,6 @@ func (m *manualNodes) settleLocked(key string) {
 		if m.b.facades.isUp(s.engine) {
 			m.bridge(l, s.engine, key, entries)
 		}
-	}
-}
-
-// fixLocked hands a node of this product to the scanner, which owns it from then on
-// like one that was heard (DEC-65, DEC-118), or takes it back.
-func (m *manualNodes) fixLocked(key string, entries []manualNode) {
-	n, fixed := staticNode(entries)
-	old, before := m.fixed[key]
-	switch {
-	case fixed && !(before && reflect.DeepEqual(old, n)):
-		m.fixed[key] = n
-		m.tellScanner(discovery.MethodStaticNode, n)
-	case !fixed && before:
-		delete(m.fixed, key)
-		m.tellScanner(discovery.MethodStaticNodeRemoved, discovery.StaticNode{HostUUID: old.HostUUID})
-	}
-}
-
-// staticNode is the node of this product that the entries lead to. The scanner
-// takes addresses, not names.
-func staticNode(entries []manualNode) (n discovery.StaticNode, ok bool) {
-	for _, e := range entries {
-		if !e.Peer || e.HostUUID == "" || net.ParseIP(e.Address) == nil || slices.Contains(n.Addresses, e.Address) {
-			continue
-		}
-		if !ok {
-			n = discovery.StaticNode{HostUUID: e.HostUUID, Name: cmp.Or(e.Name, e.ID), Services: make(map[string]discovery.Service)}
-			for code, port := range e.Services {
-				n.Services[code] = discovery.Service{Port: port}
-			}
-			if len(n.Services) == 0 { // it does not tell: our kind, at the usual ports
-				n.Services[discovery.ServiceNodeInfo] = discovery.Service{Port: e.NodeInfoPort}
-			}
-		}
-		n.Addresses, ok = append(n.Addresses, e.Address), true
-	}
-	return n, ok
-}
-
-func (m *manualNodes) tellScanner(method string, n discovery.StaticNode) {
-	if l := m.b.byName[workerScanner].current(); l != nil {
-		m.tell(l, method, n)
-	}
-}
-
-func (m *manualNodes) tell(l *workerLink, method string, n discovery.StaticNode) {
-	l.conn.Start(method, encode(n), bridgeDeadline, func(r jsonrpc.Response) {
-		if _, err := r.Decode(); err != nil {
-			m.b.cfg.Log.Warn("scanner not told of a node", "node", n.HostUUID, "err", err)
-		}
-	})
-}
-
-// replayScanner tells a new scanner of all nodes of this product.
-func (m *manualNodes) replayScanner(l *workerLink) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(m.fixed)) {
-		m.tell(l, discovery.MethodStaticNode, m.fixed[key])
 	}
 }
 

@@ -271,25 +271,3 @@ func (c *cast) schedulerLines(n int) []string {
 	}
 	return lines
 }
-
-func TestANodeOfThisProductIsHandedToTheScanner(t *testing.T) { // DEC-65, DEC-118
-	synctest.Test(t, func(t *testing.T) {
-		tr := plant(t)
-		scanner := tr.join(workerScanner, 1)
-		in := tr.join(workerManual, 1)
-		const peer = `{"id":"far","address":"192.0.2.9","hostUuid":"u9","peer":true,"node_info_up":true,"node_info_port":14318,` +
-			`"services":{"ni":14318,"ol":11434},"telemetryValid":false,"msSince":0}`
-		in.send(notification("node/discovered", peer))
-		told := scanner.line()
-		require.Contains(t, told, `"method":"discovery:static-node"`)
-		require.Contains(t, told, `{"hostUuid":"u9","name":"far","addresses":["192.0.2.9"],"services":{"ni":{"port":14318},"ol":{"port":11434}}}`)
-		in.send(notification("node/updated", strings.Replace(peer, `"msSince":0`, `"msSince":7`, 1)))
-		scanner.quiet()
-
-		scanner.leave()
-		scanner = tr.join(workerScanner, 2)
-		require.Contains(t, scanner.line(), `"method":"discovery:static-node"`, "a new one is told again")
-		in.send(notification("node/removed", `{"id":"far","address":"192.0.2.9"}`))
-		require.Contains(t, scanner.line(), `"method":"discovery:static-node-removed","params":{"hostUuid":"u9"}`)
-	})
-}

@@ -10,14 +10,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -30,121 +26,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ownUUID = "11111111-2222-3333-4444-555555555555"
-
-// network is what the worker can reach, in memory: a request goes to the answer
-// of its host:port and path, and is refused where there is none.
-type network struct {
-	t *testing.T
-
-	mu      sync.Mutex        // guards the rest
-	answers map[string]string // body by host:port/path; "silent" never answers, a number is a status
-	asked   []string          // host:port/path of all requests, "dial host:port" of refused ones
-	open    map[string]int    // connections by host
-	most    int               // hosts with open connections at once
-}
-
-func newNetwork(t *testing.T, answers map[string]string) *network {
-	return &network{t: t, answers: answers, open: map[string]int{}}
-}
-
-// silentFor is how long the network takes to give up.
-const silentFor = 2500 * time.Millisecond
-
-func (n *network) set(where, answer string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.answers[where] = answer
-}
-
-func (n *network) drop(where string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.answers, where)
-}
-
-// requests returns what was asked since the last call.
-func (n *network) requests() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	asked := n.asked
-	n.asked = nil
-	return asked
-}
-
-func (n *network) dial(ctx context.Context, _, addr string) (net.Conn, error) {
-	host, _, err := net.SplitHostPort(addr)
-	require.NoError(n.t, err)
-	n.mu.Lock()
-	n.open[host]++
-	n.most = max(n.most, len(n.open))
-	serves := false
-	for where, answer := range n.answers {
-		if strings.HasPrefix(where, addr+"/") {
-			serves = serves || answer != "silent"
-		}
-	}
-	_, silent := n.answers[addr+"/"]
-	silent = silent && n.answers[addr+"/"] == "silent"
-	if !serves && !silent {
-		n.asked = append(n.asked, "dial "+addr)
-	}
-	n.mu.Unlock()
-	left := func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.open[host]--; n.open[host] == 0 {
-			delete(n.open, host)
-		}
-	}
-	switch {
-	case silent:
-		defer left()
-		select {
-		case <-time.After(silentFor): // before the transport gives up, which leaves the attempt alone for a moment
-			return nil, os.ErrDeadlineExceeded
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	case !serves:
-		left()
-		return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	}
-	ours, theirs := net.Pipe()
-	go func() { // ends with the connection
-		defer left()
-		n.serve(addr, theirs)
-	}()
-	return ours, nil
-}
-
-// serve answers one request.
-func (n *network) serve(addr string, conn net.Conn) {
-	defer func() { _ = conn.Close() }()
-	req, err := http.ReadRequest(bufio.NewReader(conn))
-	if err != nil {
-		return
-	}
-	n.mu.Lock()
-	n.asked = append(n.asked, addr+req.URL.Path)
-	body, known := n.answers[addr+req.URL.Path]
-	n.mu.Unlock()
-	status := http.StatusOK
-	if !known {
-		status = http.StatusNotFound
-	}
-	if _, err := fmt.Sscanf(body, "status %d", &status); err == nil {
-		body = ""
-	}
-	resp := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(body)), Close: true}
-	if body != "" {
-		resp.Body = readCloser{strings.NewReader(body)}
-	}
-	_ = resp.Write(conn) // the worker may have left
-}
-
-type readCloser struct{ *strings.Reader }
-
-func (readCloser) Close() error { return nil }
 
 // client is the broker's end of the link of a running worker. All waits are in a
 // synctest bubble: one that never ends fails at once as a deadlock.
@@ -170,7 +51,7 @@ func start(t *testing.T, dir string, n *network) *client {
 			Link: theirs, Version: "1.2.3", Level: level,
 			Log: slog.New(applog.NewHandler(&c.log, "nvpair-manual-nodes", level)),
 		},
-		DataDir: dir, NodeID: ownUUID, Dial: n.dial,
+		DataDir: dir, NodeID: ownUUID, Dial: n.dial, Lookup: n.lookup,
 	}
 	go func() { c.ended <- Run(context.WithoutCancel(t.Context()), cfg) }()
 	t.Cleanup(func() { _ = ours.Close() })

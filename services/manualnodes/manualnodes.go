@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -41,6 +42,8 @@ type Config struct {
 
 	// Dial connects to nodes; nil asks the system.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Lookup returns the addresses of a name; nil asks the system.
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
 // probeEvery is how often a node is probed (MN-17).

@@ -145,10 +145,12 @@ func (s *service) probeOnce(ctx context.Context, n *node) (again bool) {
 	}
 	s.mu.Lock()
 	e, moved, wasPeer, present := n.saved, n.moved, n.peer, s.nodes[n.saved.ID] == n
+	target := statusOf(e)
+	target.Addresses = n.status.Addresses
 	s.mu.Unlock()
 	var f findings
 	if present && ctx.Err() == nil {
-		f = s.prober.probe(ctx, statusOf(e), wasPeer, s.self)
+		f = s.prober.probe(ctx, target, wasPeer, s.self)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +200,7 @@ func differs(a, b *wire.Status) bool {
 		a.Name != b.Name || a.Address != b.Address || a.MTLSRequired != b.MTLSRequired ||
 		a.Peer != b.Peer || a.Local != b.Local || a.Error != b.Error ||
 		!slices.Equal(a.OllamaModels, b.OllamaModels) || !slices.Equal(a.LMStudioModels, b.LMStudioModels) ||
-		!maps.Equal(a.Services, b.Services) ||
+		!maps.Equal(a.Services, b.Services) || !slices.Equal(a.Addresses, b.Addresses) ||
 		!bytes.Equal(a.GPUs, b.GPUs) || !bytes.Equal(a.CPU, b.CPU) || !bytes.Equal(a.Memory, b.Memory)
 }
 

@@ -44,6 +44,7 @@ const (
 // prober asks nodes. It is safe for concurrent use.
 type prober struct {
 	client *http.Client
+	lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	log    *slog.Logger
 }
 
@@ -57,7 +58,13 @@ func newProber(ctx context.Context, cfg Config) (*prober, error) {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
-	return &prober{log: cfg.Log, client: &http.Client{
+	lookup := cfg.Lookup
+	if lookup == nil {
+		lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}
+	}
+	return &prober{log: cfg.Log, lookup: lookup, client: &http.Client{
 		// Without keep-alive a name is looked up anew each time (MN-17). A proxy of
 		// the environment does not lead to a machine at home.
 		Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, TLSClientConfig: secure, DialContext: endingWith(ctx, dial)},
@@ -65,22 +72,10 @@ func newProber(ctx context.Context, cfg Config) (*prober, error) {
 	}}, nil
 }
 
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// endingWith bounds attempts to connect: the transport leaves one alone when the
-// request that it was for has ended.
-func endingWith(end context.Context, dial dialer) dialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		defer context.AfterFunc(end, cancel)()
-		return dial(ctx, network, addr)
-	}
-}
-
 // findings are the outcome of a probe.
 type findings struct {
 	info             *nodeInfo // nil if node-info did not answer
+	addresses        []string  // at which it did, of a peer; see wire.Status
 	ollama, lmstudio engineAnswer
 	peer, local      bool
 	err              string // why the node is not used; "" if it is
@@ -90,23 +85,6 @@ type engineAnswer struct {
 	up     bool
 	models []string
 	err    error
-}
-
-// nodeInfo is what matters here of node-info's answer.
-type nodeInfo struct {
-	GPUs           json.RawMessage `json:"GPUs"`
-	CPU            json.RawMessage `json:"cpu"`
-	Memory         json.RawMessage `json:"memory"`
-	TelemetryValid bool            `json:"telemetryValid"`
-	AgeMillis      int64           `json:"msSince"`
-	HostUUID       string          `json:"hostUuid"`
-	Services       json.RawMessage `json:"services"` // whatever it is, it marks a peer
-}
-
-// ofOurKind reports whether a machine runs this product: an identity is enough, for
-// an earlier release tells no services (DEC-118).
-func (i *nodeInfo) ofOurKind() bool {
-	return i.HostUUID != "" || i.Services != nil && string(i.Services) != "null"
 }
 
 // Why a node that may well answer is not used.
@@ -129,7 +107,7 @@ func (p *prober) probe(ctx context.Context, target wire.Status, wasPeer bool, se
 	}})
 	var f findings
 	var infoErr error
-	f.info, infoErr = p.nodeInfo(ctx, target)
+	f.info, f.addresses, infoErr = p.nodeInfo(ctx, target)
 	f.peer = f.info == nil && wasPeer || f.info != nil && f.info.ofOurKind()
 	switch {
 	case f.info != nil && self != "" && f.info.HostUUID == self:
@@ -197,42 +175,14 @@ func (f *findings) into(st *wire.Status) {
 		return
 	}
 	st.NodeInfoUp, st.HostUUID = true, f.info.HostUUID
+	if f.peer {
+		st.Addresses = f.addresses
+	}
 	st.GPUs, st.CPU, st.Memory = full(f.info.GPUs, '['), full(f.info.CPU, '{'), full(f.info.Memory, '{')
 	if services := full(f.info.Services, '{'); services != nil {
 		_ = json.Unmarshal(services, &st.Services) // what is no port is left out
 	}
 	st.TelemetryValid, st.AgeMillis = f.info.TelemetryValid, f.info.AgeMillis
-}
-
-// full returns a part of node-info, nil for one that is empty, over-long or of
-// another kind than its first byte says.
-func full(part json.RawMessage, first byte) json.RawMessage {
-	if len(part) <= len("{}") || part[0] != first || len(part) > maxInfoBytes {
-		return nil
-	}
-	return part
-}
-
-func (p *prober) nodeInfo(ctx context.Context, target wire.Status) (*nodeInfo, error) {
-	scheme := "http"
-	if target.TLSEnabled {
-		scheme = "https"
-	}
-	body, err := p.get(ctx, scheme, target.Address, target.NodeInfoPort, "/v1/node-info")
-	if err != nil {
-		return nil, err
-	}
-	info := new(nodeInfo)
-	if err := json.Unmarshal(body, info); err != nil {
-		return nil, errors.New("its answer is not that of node-info")
-	}
-	if len(info.HostUUID) > maxIDBytes {
-		info.HostUUID = ""
-	}
-	if !info.TelemetryValid || info.AgeMillis < 0 {
-		info.AgeMillis = 0
-	}
-	return info, nil
 }
 
 func (p *prober) ollama(ctx context.Context, address string, port int) engineAnswer {
@@ -285,7 +235,10 @@ func bounded(models []string) []string {
 	return models
 }
 
-var errLongBody = errors.New("its answer is too long")
+var (
+	errLongBody = errors.New("its answer is too long")
+	errLookup   = errors.New("the name cannot be looked up")
+)
 
 // get returns the body of an answer with status 200. Its errors are short and the
 // same each time the same happens, for they are shown.
@@ -322,7 +275,7 @@ func plain(err error) error {
 	var system syscall.Errno
 	switch {
 	case errors.As(err, &lookup):
-		return errors.New("the name cannot be looked up")
+		return errLookup
 	case os.IsTimeout(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return errors.New("no answer in time")
 	case errors.As(err, &system):

@@ -94,6 +94,11 @@ type Status struct {
 	Peer     bool           `json:"peer,omitempty"`
 	Services map[string]int `json:"services,omitempty"`
 
+	// Addresses are the IP addresses at which a peer answered, what Address
+	// resolves to if that is a name; no link-local ones of IPv6. Absent while it
+	// does not answer.
+	Addresses []string `json:"addresses,omitempty"`
+
 	Local bool   `json:"local,omitempty"` // the address is this machine's own
 	Error string `json:"error,omitempty"` // for people: why the node is not used
 
