@@ -344,7 +344,7 @@ func (b *Broker) fromProxy(l *workerLink, req *jsonrpc.Request) bool {
 		s.subscribe(b, l, req)
 		return true
 	case serviceerror.MethodReport:
-		if err := b.funnel.report(req.Params); err != nil {
+		if err := b.funnel.reportOfWorker(req.Params); err != nil {
 			l.undecodable(req, err)
 		}
 		return true

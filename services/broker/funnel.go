@@ -23,28 +23,77 @@ type funnel struct {
 	// standing are the broker's own conditions that have not ended, by id. A
 	// restarted store is told of them again (DEC-115).
 	standing map[string]serviceerror.ServiceError
+	// reported are those of workers, which report a condition once and do not hear
+	// of the store's end: they are repeated in the same way (MN-27).
+	reported map[string]serviceerror.ServiceError
 	list     json.RawMessage // the store's newest list, as it came
 }
+
+// Bounds of what is repeated for workers. A larger report is passed on once, and one
+// too many takes the place of the oldest.
+const (
+	maxReported      = 256
+	maxReportedBytes = 16 << 10
+)
 
 // emptyList is what the client sees of a store that is down or empty.
 func emptyList() json.RawMessage { return json.RawMessage("[]") }
 
 func newFunnel(b *Broker) *funnel {
-	return &funnel{b: b, standing: make(map[string]serviceerror.ServiceError), list: emptyList()}
+	return &funnel{
+		b: b, list: emptyList(),
+		standing: make(map[string]serviceerror.ServiceError), reported: make(map[string]serviceerror.ServiceError),
+	}
 }
 
 // report stamps a producer's report with origin and time where it has none and
 // passes it to the store. The error says why the params are unfit.
 func (f *funnel) report(params json.RawMessage) error {
-	var e serviceerror.ServiceError
-	if err := unmarshalOptional(params, &e); err != nil {
+	e, err := f.decode(params)
+	if err != nil {
 		return err
 	}
-	if err := (serviceerror.Clear{ID: e.ID}).Validate(); err != nil {
-		return err // a missing message is the store's to refuse (EB-3)
-	}
-	f.send(serviceerror.MethodReport, f.stamped(e))
+	f.send(serviceerror.MethodReport, e)
 	return nil
+}
+
+// reportOfWorker does the same, and tells later stores until somebody clears it.
+func (f *funnel) reportOfWorker(params json.RawMessage) error {
+	e, err := f.decode(params)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(params) <= maxReportedBytes && e.Validate() == nil {
+		f.keepLocked(e)
+	}
+	f.send(serviceerror.MethodReport, e)
+	return nil
+}
+
+func (f *funnel) keepLocked(e serviceerror.ServiceError) {
+	if _, known := f.reported[e.ID]; !known && len(f.reported) >= maxReported {
+		oldest := ""
+		for id, o := range f.reported {
+			if oldest == "" || o.TimestampMillis < f.reported[oldest].TimestampMillis {
+				oldest = id
+			}
+		}
+		delete(f.reported, oldest)
+	}
+	f.reported[e.ID] = e
+}
+
+func (f *funnel) decode(params json.RawMessage) (serviceerror.ServiceError, error) {
+	var e serviceerror.ServiceError
+	if err := unmarshalOptional(params, &e); err != nil {
+		return e, err
+	}
+	if err := (serviceerror.Clear{ID: e.ID}).Validate(); err != nil {
+		return e, err // a missing message is the store's to refuse (EB-3)
+	}
+	return f.stamped(e), nil
 }
 
 // clear passes a producer's clear to the store under this node's name (EB-2).
@@ -57,6 +106,9 @@ func (f *funnel) clear(params json.RawMessage) error {
 		return err
 	}
 	c.ClearedBy = f.b.cfg.NodeID
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.reported, c.ID)
 	f.send(serviceerror.MethodClear, c)
 	return nil
 }
@@ -130,6 +182,9 @@ func (f *funnel) clearCrash(worker string) { f.lower(serviceerror.CrashID(worker
 func (f *funnel) replay(l *workerLink) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, e := range f.reported {
+		_ = l.conn.Notify(serviceerror.MethodReport, e) // as below
+	}
 	for _, e := range f.standing {
 		_ = l.conn.Notify(serviceerror.MethodReport, e) // a store that cannot take it has just died again
 	}

@@ -5,6 +5,7 @@ package broker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +117,49 @@ func TestStandingConditionsAreReplayed(t *testing.T) {
 		require.Contains(t, got[1], `"id":"supervisor:subprocess-crashed:settings"`)
 		require.Contains(t, got[1], `"timestamp":`+now, "the time of the crash, not of the replay")
 		store.quiet()
+	})
+}
+
+func TestWhatWorkersReportedIsToldToANewStoreUntilItIsCleared(t *testing.T) { // MN-27
+	synctest.Test(t, func(t *testing.T) {
+		tr := plant(t)
+		store, manual := tr.join(workerErrors, 1), tr.join(workerManual, 1)
+		synctest.Wait()
+		for _, id := range []string{"a", "b", "c", "d"} {
+			manual.send(notification("errors:report", `{"id":"`+id+`","message":"m"}`))
+			store.line()
+		}
+		manual.send(notification("errors:report", `{"id":"large","message":"`+strings.Repeat("x", maxReportedBytes)+`"}`))
+		store.line()
+		manual.send(notification("errors:clear", `{"id":"a"}`))
+		store.line()
+		require.Equal(t, `"result":null`, tr.client.call("errors:clear", `{"id":"b"}`)) // a person has read it
+		store.line()
+		tr.crash(store)
+		manual.send(notification("errors:clear", `{"id":"c"}`), notification("errors:report", `{"id":"e","message":"m"}`))
+		synctest.Wait()
+		<-time.After(time.Hour)
+
+		store = tr.join(workerErrors, 2)
+		got := []string{store.line(), store.line()}
+		slices.Sort(got)
+		report := func(id string) string {
+			return notification("errors:report", `{"id":"`+id+`","message":"m","timestamp":`+now+`,"nodeId":"`+nodeID+`"}`)
+		}
+		require.Equal(t, []string{report("d"), report("e")}, []string{strings.TrimSpace(got[0]), strings.TrimSpace(got[1])})
+		store.quiet()
+	})
+}
+
+func TestOfTooManyReportsTheOldestIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := plant(t)
+		for i := range maxReported + 1 {
+			require.NoError(t, tr.funnel.reportOfWorker([]byte(fmt.Sprintf(`{"id":"%d","message":"m"}`, i))))
+			<-time.After(time.Second)
+		}
+		require.Len(t, tr.funnel.reported, maxReported)
+		require.NotContains(t, tr.funnel.reported, "0")
 	})
 }
 

@@ -85,7 +85,7 @@ func (l *workerLink) receive(req *jsonrpc.Request) {
 			l.process.Answered(pong.Seq)
 		}
 	case serviceerror.MethodReport:
-		if err := l.b.funnel.report(req.Params); err != nil {
+		if err := l.b.funnel.reportOfWorker(req.Params); err != nil {
 			l.undecodable(req, err)
 		}
 	case serviceerror.MethodClear:

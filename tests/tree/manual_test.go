@@ -108,6 +108,13 @@ func TestAMachineGivenByAddressServesRequestsOfThisNode(t *testing.T) {
 		_, out, _ = nvpair(t, alpha, "", "call", "errors:get-initial")
 		return strings.Contains(out, "manual-nodes:probe-failed:beta")
 	})
+	killed := workerOn(t, alpha, "errors")
+	require.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
+	harness.Eventually(t, answerWithin, "a new error store is told too", func() bool {
+		_, out, _ = nvpair(t, alpha, "", "call", "errors:get-initial")
+		pid := workerOn(t, alpha, "errors")
+		return pid > 0 && pid != killed && strings.Contains(out, "manual-nodes:probe-failed:beta")
+	})
 	startEngine(t, beta, "0.0.0.0:11434")
 	harness.Eventually(t, probedWithin, "served again", func() bool {
 		status, _ := chat(client, 11434, "demo")
@@ -120,9 +127,12 @@ func TestAMachineGivenByAddressServesRequestsOfThisNode(t *testing.T) {
 	node = serve(t, alpha)
 	awaitServed(t, client, 11434) // nobody added it again
 
-	before := manualPID(t, alpha)
+	before := workerOn(t, alpha, "manual-nodes")
 	require.NoError(t, syscall.Kill(before, syscall.SIGKILL))
-	harness.Eventually(t, answerWithin, "another worker", func() bool { return manualPID(t, alpha) > 0 && manualPID(t, alpha) != before })
+	harness.Eventually(t, answerWithin, "another worker", func() bool {
+		pid := workerOn(t, alpha, "manual-nodes")
+		return pid > 0 && pid != before
+	})
 	awaitServed(t, client, 11434)
 
 	code, out, _ = nvpair(t, alpha, "", "node", "remove", betaIP)
@@ -141,8 +151,8 @@ func TestAMachineGivenByAddressServesRequestsOfThisNode(t *testing.T) {
 	require.Equal(t, "[]\n", string(text))
 }
 
-// manualPID returns the pid of the worker, 0 while it is down.
-func manualPID(t *testing.T, h *harness.Host) int {
+// workerOn returns the pid of a worker, 0 while it is down.
+func workerOn(t *testing.T, h *harness.Host, name string) int {
 	t.Helper()
 	_, out, _ := nvpair(t, h, "", "status", "--json")
 	var status struct {
@@ -155,7 +165,7 @@ func manualPID(t *testing.T, h *harness.Host) int {
 	}
 	require.NoError(t, json.Unmarshal([]byte(out), &status))
 	for _, w := range status.Broker.Workers {
-		if w.Name == "manual-nodes" {
+		if w.Name == name {
 			return w.PID
 		}
 	}
