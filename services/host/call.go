@@ -43,9 +43,10 @@ func (c *cli) call(args []string) int {
 	var answer *jsonrpc2.Error
 	switch {
 	case errors.As(err, &answer):
-		fmt.Fprintf(c.std.Err, "error %d: %s\n", answer.Code, answer.Message)
+		fmt.Fprintf(c.std.Err, "error %d: %s\n", answer.Code, sentence(answer.Message))
 		if answer.Data != nil {
-			fmt.Fprintf(c.std.Err, "data: %s\n", *answer.Data)
+			fmt.Fprint(c.std.Err, "data: ")
+			writeJSON(c.std.Err, *answer.Data)
 		}
 		return exitFailed
 	case errors.Is(err, context.DeadlineExceeded):
@@ -53,7 +54,7 @@ func (c *cli) call(args []string) int {
 	case err != nil:
 		return c.fail(err)
 	}
-	fmt.Fprintf(c.std.Out, "%s\n", result)
+	writeJSON(c.std.Out, result)
 	return exitOK
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"nvpair/shared/brokerapi"
@@ -101,10 +100,7 @@ type jobPrinter struct {
 
 func (p jobPrinter) list(l brokerapi.Workloads) {
 	if p.json && !p.lines {
-		raw, err := json.Marshal(l.Workloads)
-		if err == nil {
-			fmt.Fprintf(p.out, "%s\n", raw)
-		}
+		printJSON(p.out, l.Workloads)
 		return
 	}
 	if p.json {
@@ -121,25 +117,25 @@ func (p jobPrinter) list(l brokerapi.Workloads) {
 		}
 	}
 	slices.SortStableFunc(jobs, func(a, b workload.Info) int { return cmp.Compare(a.CreatedMillis, b.CreatedMillis) })
-	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "STARTED\tSTATE\tTOOK\tENGINE\tMODEL\tRAN ON\tERROR")
+	t := newTable(p.out)
+	t.row("STARTED", "STATE", "TOOK", "ENGINE", "MODEL", "RAN ON", "ERROR")
 	for _, j := range jobs {
-		fmt.Fprintln(w, p.row(j, "\t"))
+		t.row(p.cells(j)...)
 	}
-	_ = w.Flush()
+	t.flush()
 }
 
 func (p jobPrinter) one(raw json.RawMessage) {
 	var j workload.Info
 	switch {
 	case p.json:
-		fmt.Fprintf(p.out, "%s\n", raw)
+		writeJSON(p.out, raw)
 	case json.Unmarshal(raw, &j) == nil:
-		fmt.Fprintln(p.out, p.row(j, "  "))
+		fmt.Fprintln(p.out, line("  ", p.cells(j)...))
 	}
 }
 
-func (p jobPrinter) row(j workload.Info, gap string) string {
+func (p jobPrinter) cells(j workload.Info) []string {
 	ranOn := j.ScheduledOn
 	if name := p.names[ranOn]; name != "" {
 		ranOn = name
@@ -148,8 +144,8 @@ func (p jobPrinter) row(j workload.Info, gap string) string {
 	if j.Error != nil {
 		text = *j.Error
 	}
-	return line(gap, time.UnixMilli(j.CreatedMillis).Format(time.DateTime), j.State, took(j),
-		j.Engine, j.Model, cmp.Or(ranOn, "-"), text)
+	return []string{time.UnixMilli(j.CreatedMillis).Format(time.DateTime), j.State, took(j),
+		j.Engine, j.Model, cmp.Or(ranOn, "-"), text}
 }
 
 // took is how long a job has run or ran, from its arrival.

@@ -124,8 +124,13 @@ func (c *cli) commandUsage(cmd string, fs *flag.FlagSet) {
 	fs.PrintDefaults()
 }
 
+// say prints a line for people.
+func (c *cli) say(format string, args ...any) {
+	fmt.Fprintln(c.std.Out, sentence(fmt.Sprintf(format, args...)))
+}
+
 // fail prints an error and returns the status of a failed command.
 func (c *cli) fail(err error) int {
-	fmt.Fprintf(c.std.Err, "%s: %v\n", name, err)
+	fmt.Fprintf(c.std.Err, "%s: %s\n", name, sentence(err.Error()))
 	return exitFailed
 }

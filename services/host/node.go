@@ -66,7 +66,7 @@ func (c *cli) nodeAdd(args []string) int {
 		if st.Local && st.Error != "" {
 			return fmt.Errorf("%s: %s; take it off the list with: %s node remove %s", st.Address, st.Error, name, st.ID)
 		}
-		fmt.Fprintln(c.std.Out, added(st))
+		c.say("%s", added(st))
 		return nil
 	})
 }
@@ -146,7 +146,7 @@ func (c *cli) nodeRemove(args []string) int {
 		if _, err := n.call(ctx, manualnodes.MethodRemove, manualnodes.Remove{ID: id}); err != nil {
 			return err
 		}
-		fmt.Fprintf(c.std.Out, "removed %s\n", id)
+		c.say("removed %s", id)
 		return nil
 	})
 }

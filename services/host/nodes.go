@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
@@ -127,13 +126,11 @@ func (n *node) manualNodes(ctx context.Context) ([]manualnodes.Status, error) {
 
 func (l nodeList) print(out io.Writer, asJSON bool) {
 	if asJSON {
-		if raw, err := json.Marshal(l); err == nil {
-			fmt.Fprintf(out, "%s\n", raw)
-		}
+		printJSON(out, l)
 		return
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tADDRESS\tSEEN\tMODELS\tNOTE")
+	t := newTable(out)
+	t.row("NAME", "ADDRESS", "SEEN", "MODELS", "NOTE")
 	shown := make(map[string]bool)
 	for _, n := range l.Nodes {
 		var added *manualnodes.Status
@@ -145,14 +142,14 @@ func (l nodeList) print(out io.Writer, asJSON bool) {
 				}
 			}
 		}
-		fmt.Fprintln(w, line("\t", n.Name, cmp.Or(n.IPAddress, "-"), l.seen(n, added), models(n, added), l.note(n, added)))
+		t.row(n.Name, cmp.Or(n.IPAddress, "-"), l.seen(n, added), models(n, added), l.note(n, added))
 	}
 	for _, m := range l.Manual { // this machine itself, or not probed yet
 		if !shown[m.ID] {
-			fmt.Fprintln(w, line("\t", cmp.Or(m.Name, m.ID), m.Address, answered(m), "-", cmp.Or(m.Error, "being tried")))
+			t.row(cmp.Or(m.Name, m.ID), m.Address, answered(m), "-", cmp.Or(m.Error, "being tried"))
 		}
 	}
-	_ = w.Flush()
+	t.flush()
 }
 
 // seen is how long ago a node was heard of. One that was added by address is heard

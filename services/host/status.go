@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"nvpair/shared/brokerapi"
@@ -43,7 +42,7 @@ func (c *cli) status(args []string) int {
 	case err != nil:
 		return c.fail(err)
 	case asJSON:
-		fmt.Fprintf(c.std.Out, "%s\n", raw)
+		writeJSON(c.std.Out, raw)
 	default:
 		printStatus(c.std.Out, s)
 	}
@@ -54,44 +53,45 @@ func (c *cli) status(args []string) int {
 }
 
 func printStatus(out io.Writer, s brokerapi.HubStatus) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	defer func() { _ = w.Flush() }()
-	fmt.Fprintf(w, "state\t%s\n", s.State)
+	t := newTable(out)
+	defer t.flush()
+	t.row("state", s.State)
 	for _, r := range s.Reasons {
-		fmt.Fprintf(w, "\t%s\n", r)
+		t.row("", r)
 	}
 	b := s.Broker
 	if b == nil {
 		return
 	}
-	fmt.Fprintf(w, "node\t%s\n", b.NodeID)
-	fmt.Fprintf(w, "version\t%s\n", b.Version)
-	fmt.Fprintf(w, "up\t%s\n", age(b.UptimeMillis))
-	fmt.Fprintf(w, "data\t%s\n", b.DataDir)
+	t.row("node", b.NodeID)
+	t.row("version", b.Version)
+	t.row("up", age(b.UptimeMillis))
+	t.row("data", b.DataDir)
 	errorsLine := strconv.Itoa(b.ErrorCount)
 	if b.ErrorCount > 0 {
 		errorsLine += ": " + name + " call errors:get-initial"
 	}
-	fmt.Fprintf(w, "errors\t%s\n", errorsLine)
+	t.row("errors", errorsLine)
 	for _, f := range b.Facades {
 		where := "not available"
 		if f.Ready {
 			where = "http://127.0.0.1:" + strconv.Itoa(f.Port)
 		}
-		fmt.Fprintf(w, "%s\t%s\n", f.Engine, where)
+		t.row(f.Engine, where)
 	}
-	fmt.Fprintf(w, "\nWORKER\tSTATE\tPID\tVERSION\tRESTARTS\tSINCE\tLAST END\n")
-	fmt.Fprintf(w, "broker\trunning\t%d\t%s\t%d\t%s\t%s\n", b.PID, b.Version, s.BrokerRestarts, age(b.UptimeMillis), s.BrokerLastEnd)
+	t.row()
+	t.row("WORKER", "STATE", "PID", "VERSION", "RESTARTS", "SINCE", "LAST END")
+	t.row("broker", "running", strconv.Itoa(b.PID), b.Version, strconv.Itoa(s.BrokerRestarts), age(b.UptimeMillis), s.BrokerLastEnd)
 	for _, x := range b.Workers {
 		if x.State == brokerapi.StateAbsent {
-			fmt.Fprintf(w, "%s\tnot installed\t\t\t\t\t\n", x.Name)
+			t.row(x.Name, "not installed", "", "", "", "", "")
 			continue
 		}
 		pid := ""
 		if x.PID != 0 {
 			pid = strconv.Itoa(x.PID)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", x.Name, x.State, pid, x.Version, x.Restarts, age(x.SinceMillis), x.LastEnd)
+		t.row(x.Name, x.State, pid, x.Version, strconv.Itoa(x.Restarts), age(x.SinceMillis), x.LastEnd)
 	}
 }
 
