@@ -31,13 +31,11 @@ func (c *cli) call(args []string) int {
 		return code
 	}
 	if len(rest) == 0 {
-		fmt.Fprintf(c.std.Err, "%s call: a method is needed, for example: %s call ping\n", name, name)
-		return exitUsage
+		return c.misuse("call", "a method is needed, for example: %s call ping", name)
 	}
 	params, err := c.params(rest[1:])
 	if err != nil {
-		fmt.Fprintf(c.std.Err, "%s call: %v\n", name, err)
-		return exitUsage
+		return c.misuse("call", "%v", err)
 	}
 	result, err := callOnce(rest[0], params, timeout)
 	var answer *jsonrpc2.Error

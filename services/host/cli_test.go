@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,20 +40,26 @@ func TestWhatNeedsNoNode(t *testing.T) {
 		code      int
 		out, errs string // parts of the output
 	}{
-		{nil, exitUsage, "", "nvpair call METHOD [JSON]"},
+		{nil, exitUsage, "", "nvpair call "},
 		{[]string{"--version"}, exitOK, "1.2.3\n", ""},
 		{[]string{"version"}, exitOK, "1.2.3\n", ""},
-		{[]string{"start"}, exitUsage, "", `nvpair: unknown command "start"; nvpair --help lists them`},
-		{[]string{"status", "--help"}, exitOK, "", "print JSON instead of a table"},
+		{[]string{"start"}, exitUsage, "", "nvpair: unknown command \"start\"; see nvpair --help\n"},
+		{[]string{"status", "--help"}, exitOK, "print JSON instead of a table", ""},
 		{[]string{"status", "now"}, exitUsage, "", `nvpair status: unexpected argument "now"`},
 		{[]string{"status", "--yaml"}, exitUsage, "", "flag provided but not defined: -yaml"},
 		{[]string{"stop", "now"}, exitUsage, "", `nvpair stop: unexpected argument "now"`},
 		{[]string{"nodes", "all"}, exitUsage, "", `nvpair nodes: unexpected argument "all"`},
-		{[]string{"node"}, exitUsage, "", "nvpair node: add or remove is needed; nvpair nodes lists them"},
+		{[]string{"node"}, exitUsage, "", "nvpair node: add or remove is needed; see nvpair node --help\n"},
 		{[]string{"node", "list"}, exitUsage, "", "nvpair node: add or remove is needed"},
 		{[]string{"node", "add"}, exitUsage, "", "an address is needed, for example: nvpair node add 192.168.1.20"},
 		{[]string{"node", "add", "a", "b"}, exitUsage, "", `nvpair node add: unexpected argument "b"`},
-		{[]string{"node", "add", "--help"}, exitOK, "", "nvpair node add ADDRESS [--name N]"},
+		{[]string{"node", "add", "--help"}, exitOK, "nvpair node add ADDRESS [--name N]", ""},
+		{[]string{"node", "--help"}, exitOK, "nvpair node remove NAME|ADDRESS\n", ""},
+		{[]string{"help", "node"}, exitOK, "nvpair node remove NAME|ADDRESS\n", ""},
+		{[]string{"help", "node", "list"}, exitUsage, "", "nvpair: unknown command \"node list\"; see nvpair --help\n"},
+		{[]string{"help", "me"}, exitUsage, "", "nvpair: unknown command \"me\"; see nvpair --help\n"},
+		{[]string{"--yaml"}, exitUsage, "", "nvpair: unknown command \"--yaml\"; see nvpair --help\n"},
+		{[]string{"\x1b[2J"}, exitUsage, "", `unknown command "\x1b[2J"`},
 		{[]string{"node", "remove"}, exitUsage, "", "a name or an address is needed"},
 		{[]string{"call"}, exitUsage, "", "a method is needed"},
 		{[]string{"call", "m", "{}", "{}"}, exitUsage, "", `nvpair call: unexpected argument "{}"`},
@@ -174,11 +182,43 @@ func home(t *testing.T) string {
 	return dataDir
 }
 
+// TestEveryCommandHelps covers whatever is added to the table of commands.
+func TestEveryCommandHelps(t *testing.T) {
+	words := map[string]bool{} // commands, and what only begins one
+	for _, cmd := range commands() {
+		words[cmd.name] = true
+		words[strings.Fields(cmd.name)[0]] = true
+	}
+	for word := range words {
+		args := strings.Fields(word)
+		var texts []string
+		for _, line := range [][]string{append(slices.Clone(args), "--help"), append(slices.Clone(args), "-h"), append([]string{"help"}, args...)} {
+			got := run("", line...)
+			require.Equal(t, exitOK, got.code, "%q", line)
+			require.Empty(t, got.err, "%q", line)
+			require.True(t, strings.HasPrefix(got.out, "nvpair "+word), "%q: %s", line, got.out)
+			texts = append(texts, got.out)
+		}
+		require.Equal(t, []string{texts[0], texts[0], texts[0]}, texts)
+		got := run("", append(slices.Clone(args), "--no-such-flag")...)
+		require.Equal(t, exitUsage, got.code, word)
+		require.Empty(t, got.out, word)
+		require.Regexp(t, `^nvpair `+word+`: [^\n]+; see nvpair `+word+` --help\n$`, got.err)
+	}
+	for _, cmd := range commands() { // every flag is named where the command is
+		got := run("", append(strings.Fields(cmd.name), "--help")...)
+		head, flags, _ := strings.Cut(got.out, "\n")
+		for _, f := range regexp.MustCompile(`(?m)^  (--[a-z-]+)`).FindAllStringSubmatch(flags, -1) {
+			require.Contains(t, head, "["+f[1], "nvpair %s", cmd.name)
+		}
+	}
+}
+
 func TestHelpThatWasAskedForIsOutput(t *testing.T) {
 	for _, flag := range []string{"--help", "-h", "help"} {
 		got := run("", flag)
 		require.Equal(t, exitOK, got.code)
-		require.Contains(t, got.out, "nvpair status [--json]")
+		require.Contains(t, got.out, "nvpair status ")
 		require.Empty(t, got.err)
 	}
 }

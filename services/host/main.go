@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"nvpair/internal/worker"
 )
@@ -31,13 +30,13 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"serve", "", "run a node on this machine until it is stopped", (*cli).serve},
+		{"serve", "[--log-level L] [--proxy-engines LIST] [--broker-path PATH]", "run a node on this machine until it is stopped", (*cli).serve},
 		{"status", "[--json]", "show the node: exit status 0 running, 1 degraded or starting, 2 not running", (*cli).status},
 		{"jobs", "[--watch] [--json]", "list the requests made at this node that run and ran", (*cli).jobs},
 		{"nodes", "[--watch] [--json]", "list all nodes, how they are reached and what they have", (*cli).nodes},
-		{"node add", "ADDRESS [--name N]", "add a machine with an engine by its host name or IP address", (*cli).nodeAdd},
+		{"node add", "ADDRESS [--name N] [--ollama-port P] [--lmstudio-port P]", "add a machine with an engine by its host name or IP address", (*cli).nodeAdd},
 		{"node remove", "NAME|ADDRESS", "remove one that was added by address", (*cli).nodeRemove},
-		{"call", "METHOD [JSON]", "call a JSON-RPC method of the node and print its result", (*cli).call},
+		{"call", "METHOD [JSON|-] [--timeout T]", "call a JSON-RPC method of the node and print its result", (*cli).call},
 		{"stop", "", "stop the node and wait until it is gone", (*cli).stop},
 	}
 }
@@ -55,51 +54,47 @@ func Main(args []string, version string, std worker.Streams) int {
 		c.usage(std.Err)
 		return exitUsage
 	}
-	for _, cmd := range commands() {
-		if words := strings.Fields(cmd.name); len(args) >= len(words) && slices.Equal(words, args[:len(words)]) {
-			return cmd.run(c, args[len(words):])
-		}
-	}
-	if args[0] == "node" {
-		fmt.Fprintf(std.Err, "%s node: add or remove is needed; %s nodes lists them\n", name, name)
-		return exitUsage
+	if cmd, ok := find(args); ok {
+		return cmd.run(c, args[len(strings.Fields(cmd.name)):])
 	}
 	switch strings.TrimLeft(args[0], "-") {
 	case "version":
 		fmt.Fprintln(std.Out, version)
 		return exitOK
 	case "help", "h":
-		c.usage(std.Out)
-		return exitOK
+		return c.help(args[1:])
 	}
-	fmt.Fprintf(std.Err, "%s: unknown command %q; %s --help lists them\n", name, args[0], name)
-	return exitUsage
+	if len(below(args[0])) > 0 {
+		return c.group(args[0], args[1:])
+	}
+	return c.misuse("", "unknown command %q", args[0])
 }
 
-func (c *cli) usage(out io.Writer) {
-	fmt.Fprintf(out, "%s makes your machines that run language models one.\n\nCommands:\n", name)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+// find returns the command whose words the arguments begin with, the longest.
+func find(args []string) (found command, ok bool) {
 	for _, cmd := range commands() {
-		fmt.Fprintf(w, "  %s %s %s\t%s\n", name, cmd.name, cmd.args, cmd.help)
+		words := strings.Fields(cmd.name)
+		if len(args) >= len(words) && slices.Equal(words, args[:len(words)]) && len(cmd.name) > len(found.name) {
+			found, ok = cmd, true
+		}
 	}
-	fmt.Fprintf(w, "  %s --version\tprint the version\n", name)
-	_ = w.Flush()
-	fmt.Fprintf(out, "\n%s COMMAND --help shows a command's flags. NVPAIR_DATA_DIR chooses the node's data directory.\n", name)
+	return found, ok
 }
 
 // parse parses a command's flags. Up to maxArgs arguments may follow them; flags
-// may also stand behind the arguments.
+// may also stand behind the arguments. If the command is not to go on, ok is false
+// and code its exit status.
 func (c *cli) parse(cmd string, args []string, maxArgs int, define func(*flag.FlagSet)) (rest []string, code int, ok bool) {
 	fs := flag.NewFlagSet(name+" "+cmd, flag.ContinueOnError)
-	fs.SetOutput(c.std.Err)
+	fs.SetOutput(io.Discard) // what it says takes several lines
 	define(fs)
-	fs.Usage = func() { c.commandUsage(cmd, fs) }
 	for {
 		if err := fs.Parse(args); err != nil {
 			if err == flag.ErrHelp {
+				c.commandHelp(cmd, fs)
 				return nil, exitOK, false
 			}
-			return nil, exitUsage, false // the flag package has said why
+			return nil, c.misuse(cmd, "%v", err), false
 		}
 		if args = fs.Args(); len(args) == 0 {
 			break
@@ -108,20 +103,9 @@ func (c *cli) parse(cmd string, args []string, maxArgs int, define func(*flag.Fl
 		args = args[1:]
 	}
 	if len(rest) > maxArgs {
-		fmt.Fprintf(c.std.Err, "%s %s: unexpected argument %q\n", name, cmd, rest[maxArgs])
-		return nil, exitUsage, false
+		return nil, c.misuse(cmd, "unexpected argument %q", rest[maxArgs]), false
 	}
 	return rest, exitOK, true
-}
-
-// commandUsage prints what one command takes.
-func (c *cli) commandUsage(cmd string, fs *flag.FlagSet) {
-	for _, x := range commands() {
-		if x.name == cmd {
-			fmt.Fprintf(c.std.Err, "%s %s %s\n  %s\n", name, x.name, x.args, x.help)
-		}
-	}
-	fs.PrintDefaults()
 }
 
 // say prints a line for people.
@@ -133,4 +117,12 @@ func (c *cli) say(format string, args ...any) {
 func (c *cli) fail(err error) int {
 	fmt.Fprintf(c.std.Err, "%s: %s\n", name, sentence(err.Error()))
 	return exitFailed
+}
+
+// misuse says in one line what is wrong with a command line and where there is
+// help, and returns the status for that. The command is "" for the program itself.
+func (c *cli) misuse(cmd, format string, args ...any) int {
+	who := strings.TrimSpace(name + " " + cmd)
+	fmt.Fprintf(c.std.Err, "%s: %s; see %s --help\n", who, sentence(fmt.Sprintf(format, args...)), who)
+	return exitUsage
 }

@@ -38,14 +38,11 @@ func (c *cli) nodeAdd(args []string) int {
 		return code
 	}
 	if len(rest) == 0 {
-		fmt.Fprintf(c.std.Err, "%s node add: an address is needed, for example: %s node add 192.168.1.20\n", name, name)
-		return exitUsage
+		return c.misuse("node add", "an address is needed, for example: %s node add 192.168.1.20", name)
 	}
 	a.Address = rest[0]
 	if host, port, err := net.SplitHostPort(a.Address); err == nil && isNumber(port) {
-		fmt.Fprintf(c.std.Err, "%s node add: the address alone, please; an engine at another port: %s node add %s --ollama-port %s\n",
-			name, name, host, port)
-		return exitUsage
+		return c.misuse("node add", "the address alone, please; an engine at another port: %s node add %s --ollama-port %s", name, host, port)
 	}
 	if ports != (manualnodes.Ports{}) {
 		a.Ports = &ports
@@ -131,8 +128,7 @@ func (c *cli) nodeRemove(args []string) int {
 		return code
 	}
 	if len(rest) == 0 {
-		fmt.Fprintf(c.std.Err, "%s node remove: a name or an address is needed; %s nodes lists them\n", name, name)
-		return exitUsage
+		return c.misuse("node remove", "a name or an address is needed, as %s nodes lists them", name)
 	}
 	return c.withNode(func(ctx context.Context, n *node) error {
 		nodes, err := n.manualNodes(ctx)

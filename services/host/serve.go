@@ -69,8 +69,7 @@ func (c *cli) serve(args []string) int {
 		return code
 	}
 	if _, err := engine.ParseList(cfg.Engines); err != nil {
-		fmt.Fprintf(c.std.Err, "%s serve: --proxy-engines: %v\n", name, err)
-		return exitUsage
+		return c.misuse("serve", "--proxy-engines: %v", err)
 	}
 	cfg.Log, _ = worker.NewLog(name, level, c.std.Err)
 	ctx, stop := serveContext()
