@@ -84,14 +84,15 @@ func (f *facadeServer) listenAliases(addrs []netip.AddrPort) {
 		bound = append(bound, ln)
 	}
 	var servers []*httpserve.Server
+	var where []string
 	for _, ln := range bound {
 		server := f.newServer()
-		servers = append(servers, server)
+		servers, where = append(servers, server), append(where, ln.Addr().String())
 		f.p.here.add(ln.Addr().String())
 		f.p.serving.Go(func() { _ = server.Serve(ln) }) // returns when it is shut down
 	}
 	f.state.mu.Lock()
-	f.state.aliases = servers
+	f.state.aliases, f.state.aliased = servers, where
 	f.rebuildLocked()
 	f.state.mu.Unlock()
 	f.notify(serviceerror.MethodClear, serviceerror.Clear{ID: facade.AliasBlocked})

@@ -45,6 +45,7 @@ type facadeState struct {
 	overlay overlay
 	server  *httpserve.Server
 	aliases []*httpserve.Server // of the alias addresses
+	aliased []string            // those addresses
 	split   *splitlisten.Listener
 }
 
@@ -59,12 +60,6 @@ func (p *proxy) newFacade(e engine.Engine) *facadeServer {
 	}
 	f.index.Store(route.NewIndex(nil, p.currentRanking(), p.ledger))
 	return f
-}
-
-func (f *facadeServer) port() int {
-	f.state.mu.Lock()
-	defer f.state.mu.Unlock()
-	return f.state.port
 }
 
 // rebuildLocked makes the routing table anew from the state it is called under,

@@ -87,7 +87,7 @@ func (p *proxy) enable(req *jsonrpc.Request) {
 		return
 	}
 	if f := p.facade(e.ID); f != nil {
-		req.Reply(facade.Enabled{Engine: e.ID, Port: f.port()})
+		req.Reply(f.enabled())
 		return
 	}
 	f := p.newFacade(e)
@@ -114,7 +114,14 @@ func (p *proxy) enable(req *jsonrpc.Request) {
 	}
 	f.notify(facade.NotifyReady, facade.Ready{Version: p.cfg.Version, Port: port})
 	f.notify(discovery.MethodSubscribe, discovery.Subscription{Services: []string{e.ServiceKey}})
-	req.Reply(facade.Enabled{Engine: e.ID, Port: port})
+	req.Reply(f.enabled())
+}
+
+// enabled says what the facade has bound.
+func (f *facadeServer) enabled() facade.Enabled {
+	f.state.mu.Lock()
+	defer f.state.mu.Unlock()
+	return facade.Enabled{Engine: f.engine.ID, Port: f.state.port, Aliases: f.state.aliased}
 }
 
 // rpcError is the one place where an error of this worker becomes a code.

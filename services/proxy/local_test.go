@@ -115,7 +115,10 @@ func TestAFacadeServesItsAliases(t *testing.T) {
 	r := newBareRig(t)
 	port := freePort(t)
 	addrs := []string{fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("[::1]:%d", port), fmt.Sprintf("localhost:%d", port)}
-	r.call("facade/enable", facade.Enable{Engine: "ollama", Port: r.port, IgnorePersistedPort: true, AliasAddresses: addrs})
+	enable := facade.Enable{Engine: "ollama", Port: r.port, IgnorePersistedPort: true, AliasAddresses: addrs}
+	for range 2 { // the second finds it there
+		require.JSONEq(t, fmt.Sprintf(`{"engine":"ollama","port":%d,"aliases":[%q,%q]}`, r.port, addrs[0], addrs[1]), string(r.call("facade/enable", enable)))
+	}
 	require.Len(t, r.noted("ollama:errors:clear"), 1)
 	r.own(listenPort(fakeEngine(t, answers(200, "served"), "m")))
 	for _, addr := range addrs[:2] {
@@ -139,10 +142,11 @@ func TestAnAliasThatIsTakenHurtsNobody(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = owner.Close() }()
 	port := owner.Addr().(*net.TCPAddr).Port
-	r.call("facade/enable", facade.Enable{
+	bound := r.call("facade/enable", facade.Enable{
 		Engine: "ollama", Port: r.port, IgnorePersistedPort: true,
 		AliasAddresses: []string{fmt.Sprintf("[::1]:%d", port), fmt.Sprintf("127.0.0.1:%d", port)},
 	})
+	require.JSONEq(t, fmt.Sprintf(`{"engine":"ollama","port":%d}`, r.port), string(bound))
 	var e serviceerror.ServiceError
 	reports := r.noted("ollama:errors:report")
 	require.Len(t, reports, 1)

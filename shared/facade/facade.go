@@ -50,10 +50,11 @@ type Enable struct {
 	HostUUID            string   `json:"hostUuid,omitempty"` // this node's; an addition
 }
 
-// Enabled is the port that is really bound.
+// Enabled is what is really bound.
 type Enabled struct {
-	Engine string `json:"engine"`
-	Port   int    `json:"port"`
+	Engine  string   `json:"engine"`
+	Port    int      `json:"port"`
+	Aliases []string `json:"aliases,omitempty"` // of AliasAddresses, host:port; an addition
 }
 
 // Ready says where a facade listens.

@@ -13,6 +13,7 @@ func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
 		"enable":          &Enable{},
 		"enable-plain":    &Enable{},
 		"enabled":         &Enabled{},
+		"enabled-aliases": &Enabled{},
 		"bind-error":      &BindError{},
 		"node":            &Node{},
 		"nodes":           &Nodes{},
