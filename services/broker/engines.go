@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +34,10 @@ const (
 	maxSilentLooks = 3
 	// maxProbeBody is as much of an engine's model list as is looked at.
 	maxProbeBody = 4 << 20
+	// maxShownModels and maxShownBytes bound what clients are told of one engine's
+	// models, as of those of nodes given by address.
+	maxShownModels = 1000
+	maxShownBytes  = 24 << 10
 )
 
 // keep holds one facade true to its engine until ctx ends: what is healthy is its
@@ -68,7 +74,7 @@ func (f *facades) keep(ctx context.Context, l *workerLink, s *facadeState) {
 func (f *facades) healthyPorts(ctx context.Context, probe *http.Client, s *facadeState) []int {
 	// An engine on its stock port, which then kept the facade from it, is one too.
 	ports := append([]int{s.engine.BasePort, s.engine.FacadePort}, f.b.manifests.ports(s.engine.ID)...)
-	seen := make([]sight, len(ports))
+	seen := make([]sighting, len(ports))
 	var wg sync.WaitGroup
 	for i, port := range ports {
 		if port != s.boundPort() && slices.Index(ports, port) == i {
@@ -79,63 +85,126 @@ func (f *facades) healthyPorts(ctx context.Context, probe *http.Client, s *facad
 	return s.judge(ports, seen)
 }
 
-// judge returns the ports that count as healthy.
-func (s *facadeState) judge(ports []int, seen []sight) []int {
+// judge returns the ports that count as healthy, and keeps what was seen.
+func (s *facadeState) judge(ports []int, seen []sighting) []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	silent := make(map[int]int)
 	var healthy []int
+	var own []ownEngine
 	for i, port := range ports {
-		if seen[i] == silence && slices.Contains(s.backends, port) {
+		if seen[i].sight == unseen {
+			continue
+		}
+		if seen[i].sight == silence && slices.Contains(s.backends, port) {
 			silent[port] = s.silent[port] + 1
 		}
-		if seen[i] == engineThere || silent[port] > 0 && silent[port] < maxSilentLooks {
+		e := ownEngine{port: port, sighting: seen[i]}
+		e.up = e.sight == engineThere || silent[port] > 0 && silent[port] < maxSilentLooks
+		if e.up {
 			healthy = append(healthy, port)
 		}
+		if e.up && e.sight == silence {
+			e.models = s.modelsAtLocked(port) // it had them a moment ago
+		}
+		own = append(own, e)
 	}
-	s.silent = silent
+	s.silent, s.own = silent, own
 	return healthy
 }
 
-// sight is what a look at a port found.
+// ownEngine is a port of this machine at which a facade's engine is looked for.
+type ownEngine struct {
+	port int
+	up   bool // counts as healthy
+	sighting
+}
+
+// sighting is what a look at a port found.
+type sighting struct {
+	sight
+	models []string // of an engine that answers
+}
+
 type sight int
 
 const (
-	nothing     sight = iota // nobody listens, or it is something else
-	engineThere              // an engine that answers
+	unseen      sight = iota // not looked at: the facade itself is there
+	nothing                  // nobody listens
+	stranger                 // what answers is no engine
 	silence                  // somebody listens and does not answer in time
+	engineThere              // an engine that answers
 )
+
+// String says for people why there is no engine to use.
+func (s sight) String() string {
+	switch s {
+	case nothing:
+		return "nothing listens there"
+	case stranger:
+		return "what answers there is no engine"
+	case silence:
+		return "it does not answer in time"
+	}
+	return ""
+}
+
+func (s *facadeState) modelsAtLocked(port int) []string {
+	for _, e := range s.own {
+		if e.port == port {
+			return e.models
+		}
+	}
+	return nil
+}
 
 // look asks whether an engine is at that port (BR-69): an answer of another kind of
 // server is none. The probe's header keeps our own facades from being taken for
 // engines.
-func look(ctx context.Context, probe *http.Client, port int) sight {
+func look(ctx context.Context, probe *http.Client, port int) sighting {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/v1/models", port), nil)
 	if err != nil {
-		return nothing
+		return sighting{sight: nothing}
 	}
 	req.Header.Set("X-NVPAIR-Engine-Identity-Probe", "1")
 	resp, err := probe.Do(req)
 	if err != nil {
-		return unanswered(err)
+		return sighting{sight: unanswered(err)}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxProbeBody))
 	switch {
 	case err != nil:
-		return unanswered(err)
+		return sighting{sight: unanswered(err)}
 	case resp.StatusCode == http.StatusOK && gjson.GetBytes(raw, "object").Str == "list":
-		return engineThere
+		return sighting{engineThere, listed(raw)}
 	}
-	return nothing
+	return sighting{sight: stranger}
 }
 
 func unanswered(err error) sight {
 	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	var call *os.SyscallError
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
 		return silence
+	case errors.As(err, &call) && strings.HasPrefix(call.Syscall, "connect"):
+		return nothing
 	}
-	return nothing
+	return stranger // it took the connection
+}
+
+// listed returns the models of a list, cut to what is shown of them.
+func listed(raw []byte) (models []string) {
+	room := maxShownBytes
+	gjson.GetBytes(raw, "data.#.id").ForEach(func(_, id gjson.Result) bool {
+		room -= len(id.Str)
+		if id.Str != "" && room >= 0 {
+			models = append(models, strings.Clone(id.Str))
+		}
+		return room >= 0 && len(models) < maxShownModels
+	})
+	return models
 }
 
 // tell passes a change on to the proxy and the record.

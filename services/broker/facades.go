@@ -55,6 +55,8 @@ type facadeState struct {
 	backends []int           // ports of the own engines as last told to the proxy
 	told     bool            // backends is what the proxy has
 	silent   map[int]int     // looks in a row that an engine left unanswered, by port
+	own      []ownEngine     // where own engines are looked for, as last seen; replaced, never changed
+	aliases  []string        // bound besides port
 	nodes    *jsonrpc.Stream // directory pushes; nil until it subscribed
 }
 
@@ -85,6 +87,7 @@ func (b *Broker) proxyEnded() {
 	for _, s := range b.facades.list {
 		s.mu.Lock()
 		s.up, s.port, s.fallback, s.ready, s.backends, s.told, s.silent, s.nodes = false, 0, false, nil, nil, false, nil, nil
+		s.own, s.aliases = nil, nil
 		s.services.Store(nil)
 		s.mu.Unlock()
 		b.registrations.remove(s.engine.ServiceKey)
@@ -256,6 +259,9 @@ func (f *facades) enableOn(ctx context.Context, l *workerLink, s *facadeState, p
 	if err := json.Unmarshal(raw, &enabled); err != nil {
 		return 0, err
 	}
+	s.mu.Lock()
+	s.aliases = enabled.Aliases
+	s.mu.Unlock()
 	return enabled.Port, nil
 }
 

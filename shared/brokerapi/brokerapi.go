@@ -91,10 +91,24 @@ type Worker struct {
 	LastEnd     string `json:"lastEnd,omitempty"` // why it last ended or did not start
 }
 
-// Facade is one engine's entrance.
+// Facade is one engine's entrance, and what is behind it. Texts are for people.
 type Facade struct {
 	Engine string `json:"engine"`
 	FacadeStatus
+	Note      string   `json:"note,omitempty"`      // why it is down, or not where its clients look for it
+	Aliases   []string `json:"aliases,omitempty"`   // host:port besides, where OLLAMA_HOST sends this machine's clients
+	AliasNote string   `json:"aliasNote,omitempty"` // why it does not serve where OLLAMA_HOST asks for it
+	Engines   []Engine `json:"engines,omitempty"`   // absent while nobody has looked
+}
+
+// Engine is a place where an engine of a facade is looked for: a port of this
+// machine, the main engine first, or another node that has models for it.
+type Engine struct {
+	Node   string `json:"node,omitempty"` // the other node's name
+	Port   int    `json:"port,omitempty"` // of this machine
+	Up     bool   `json:"up"`             // it answers
+	Note   string `json:"note,omitempty"` // for people: why it is not up
+	Models int    `json:"models"`
 }
 
 // Node states in HubStatus.

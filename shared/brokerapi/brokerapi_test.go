@@ -19,5 +19,7 @@ func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
 		"hub-starting":    &HubStatus{},
 		"hub-degraded":    &HubStatus{},
 		"broker-lost":     &HubBrokerLost{},
+		"facade-engines":  &Facade{},
+		"facade-blocked":  &Facade{},
 	})
 }
