@@ -282,7 +282,7 @@ func TestCommandsReachTheNode(t *testing.T) {
 		},
 		{
 			[]string{"status"}, "", "broker:status", "", `"result":{"workers":[{"name":"a","state":"failed"}]}`,
-			ran{exitFailed, "state    degraded\n         a is failed\n", ""},
+			ran{exitFailed, "state  degraded\n       a is failed\n", ""},
 		},
 		{
 			[]string{"status", "--json"}, "", "broker:status", "", `"result":{"workers":[{"name":"a","state":"failed"}]}`,

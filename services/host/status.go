@@ -8,10 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
 	"nvpair/shared/brokerapi"
+	"nvpair/shared/engine"
 )
 
 // statusTimeout is how long a health check may take.
@@ -63,6 +65,9 @@ func printStatus(out io.Writer, s brokerapi.HubStatus) {
 	if b == nil {
 		return
 	}
+	t.row()
+	printFacades(t, b.Facades)
+	t.row()
 	t.row("node", b.NodeID)
 	t.row("version", b.Version)
 	t.row("up", age(b.UptimeMillis))
@@ -72,13 +77,6 @@ func printStatus(out io.Writer, s brokerapi.HubStatus) {
 		errorsLine += ": " + name + " call errors:get-initial"
 	}
 	t.row("errors", errorsLine)
-	for _, f := range b.Facades {
-		where := "not available"
-		if f.Ready {
-			where = "http://127.0.0.1:" + strconv.Itoa(f.Port)
-		}
-		t.row(f.Engine, where)
-	}
 	t.row()
 	t.row("WORKER", "STATE", "PID", "VERSION", "RESTARTS", "SINCE", "LAST END")
 	t.row("broker", "running", strconv.Itoa(b.PID), b.Version, strconv.Itoa(s.BrokerRestarts), age(b.UptimeMillis), s.BrokerLastEnd)
@@ -93,6 +91,54 @@ func printStatus(out io.Writer, s brokerapi.HubStatus) {
 		}
 		t.row(x.Name, x.State, pid, x.Version, strconv.Itoa(x.Restarts), age(x.SinceMillis), x.LastEnd)
 	}
+}
+
+// printFacades says which URL to use, and whether an engine answers there.
+func printFacades(t table, facades []brokerapi.Facade) {
+	t.row("CLIENTS OF", "USE", "WHAT ANSWERS")
+	for _, f := range facades {
+		who, url := f.Engine, "none"
+		if e, known := engine.ByID(f.Engine); known {
+			who = e.DisplayName
+		}
+		if f.Ready {
+			url = "http://127.0.0.1:" + strconv.Itoa(f.Port)
+		}
+		for _, text := range answers(f) {
+			t.row(who, url, text)
+			who, url = "", ""
+		}
+		if len(f.Aliases) > 0 {
+			t.row("", "http://"+f.Aliases[0], "the same, since OLLAMA_HOST names it")
+		}
+		if f.AliasNote != "" {
+			t.row("", "", "note: "+f.AliasNote)
+		}
+	}
+}
+
+// answers tells of each engine of a facade, in a line each. Where an engine of its
+// kind is only usual, its absence is told of if there is no other.
+func answers(f brokerapi.Facade) (lines []string) {
+	if f.Note != "" {
+		lines = append(lines, "note: "+f.Note)
+	}
+	usual, _ := engine.ByID(f.Engine)
+	some := slices.ContainsFunc(f.Engines, func(e brokerapi.Engine) bool { return e.Up })
+	for _, e := range f.Engines {
+		switch {
+		case e.Node != "":
+			lines = append(lines, fmt.Sprintf("the engine of %s, models: %d", cell(e.Node), e.Models))
+		case e.Up:
+			lines = append(lines, fmt.Sprintf("the engine at port %d, models: %d", e.Port, e.Models))
+		case !some || e.Port != usual.BasePort && e.Port != usual.FacadePort:
+			lines = append(lines, fmt.Sprintf("no engine at port %d: %s", e.Port, e.Note))
+		}
+	}
+	if f.Ready && len(f.Engines) == 0 {
+		lines = append(lines, "nobody has looked yet")
+	}
+	return lines
 }
 
 // age prints a time for people: never more exact than a second.

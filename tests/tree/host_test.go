@@ -123,7 +123,7 @@ func TestAHeadlessNodeIsAskedAndStoppedFromTheShell(t *testing.T) {
 	code, out, diagnostics = nvpair(t, h, "", "status")
 	require.Equal(t, []any{0, ""}, []any{code, diagnostics})
 	require.Regexp(t, `^state +running\n`, out)
-	for _, row := range []string{`node +` + nodeIDOf(t, h), `errors +0`, `ollama +\S`, `broker +running +\d+ `,
+	for _, row := range []string{`node +` + nodeIDOf(t, h), `errors +0`, `Ollama +http://127\.0\.0\.1:11434 +no engine at port 11435: nothing listens there$`, `broker +running +\d+ `,
 		`scanner +running +\d+ `, `errors +running +\d+ `, `settings +running +\d+ `, `\S+ +not installed`} {
 		require.Regexp(t, `(?m)^`+row, out)
 	}
