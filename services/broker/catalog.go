@@ -106,7 +106,7 @@ func catalog() []definition {
 			name: workerManual, label: "manual-nodes", binary: "nvpair-manual-nodes", pathFlag: "manual-nodes-path",
 			absent: "manual-nodes not available", callPrefix: "manual-nodes", maxFrame: snapshotFrame,
 			args:     func(b *Broker) []string { return append([]string{"--node-id", b.cfg.NodeID}, clusterDirArgs(b)...) },
-			received: (*Broker).fromManual, ended: (*Broker).manualEnded,
+			received: (*Broker).manualTold, ended: (*Broker).manualEnded,
 		},
 		{
 			planned: true, name: workerCluster, label: "cluster-manager", binary: "nvpair-cluster-manager", pathFlag: "cluster-manager-path",

@@ -50,7 +50,7 @@ func newClient(b *Broker) *client {
 		c.facades[e.ID] = new(atomic.Bool)
 	}
 	c.nodes = c.conn.NewStream(discovery.NotifyNodesChanged, func() (json.RawMessage, bool) {
-		return encode(b.nodes.available()), c.discovery.Load()
+		return encode(b.clientNodes()), c.discovery.Load()
 	})
 	c.errors = c.conn.NewStream(serviceerror.NotifyUpdate, func() (json.RawMessage, bool) {
 		return b.funnel.latest(), true
@@ -82,9 +82,7 @@ func (c *client) notifySoon(method string, params json.RawMessage) {
 
 // nodesChanged is the store's change hook.
 func (b *Broker) nodesChanged() {
-	if b.client.discovery.Load() {
-		b.client.nodes.Mark()
-	}
+	b.clientNodesChanged()
 	for _, l := range b.live() {
 		if l.services.Load() != nil {
 			l.nodes.Mark()
@@ -134,7 +132,7 @@ func (c *client) table() map[string]func(*jsonrpc.Request) {
 		link.MethodShutdown:     c.shutdown,
 
 		discovery.MethodGetNodes: func(req *jsonrpc.Request) {
-			req.Reply(discovery.AvailableNodes{Nodes: c.b.nodes.available()})
+			req.Reply(discovery.AvailableNodes{Nodes: c.b.clientNodes()})
 		},
 		discovery.MethodSubscribe: func(req *jsonrpc.Request) {
 			if subscribe(req, &c.discovery, true) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -56,7 +57,11 @@ func (f *facades) keep(ctx context.Context, l *workerLink, s *facadeState) {
 	defer ticks.Stop()
 	for {
 		f.reclaim(ctx, l, s)
+		before := s.models()
 		f.tell(l, s, f.healthyPorts(ctx, probe, s))
+		if !reflect.DeepEqual(before, s.models()) {
+			f.b.clientNodesChanged()
+		}
 		f.b.priorities.push(l) // what a proxy did not take is told again
 		select {
 		case <-ticks.C:

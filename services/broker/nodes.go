@@ -161,12 +161,15 @@ func (s *nodeStore) name(hostUUID string) string {
 	return cmp.Or(s.records[hostUUID].identity(hostUUID).Name, hostUUID)
 }
 
-// available returns the client's view, sorted by id, then host uuid.
-func (s *nodeStore) available() []discovery.AvailableNode {
+// available returns all nodes as the client and the scheduler see them.
+func (s *nodeStore) available() []discovery.AvailableNode { return s.list(nodeRecord.project) }
+
+// list returns a view of every record, sorted by id, then host uuid.
+func (s *nodeStore) list(view func(nodeRecord) discovery.AvailableNode) []discovery.AvailableNode {
 	s.mu.Lock()
 	nodes := make([]discovery.AvailableNode, 0, len(s.records))
 	for _, r := range s.records {
-		nodes = append(nodes, r.project())
+		nodes = append(nodes, view(r))
 	}
 	s.mu.Unlock()
 	slices.SortFunc(nodes, func(a, b discovery.AvailableNode) int {

@@ -164,6 +164,15 @@ type AvailableNode struct {
 	Models          []string            `json:"models,omitempty"`
 	ModelsByEngine  map[string][]string `json:"modelsByEngine,omitempty"`
 	LoadedByEngine  map[string][]string `json:"loadedByEngine,omitempty"`
+
+	// Additions, for the client only: the engines that the node says it serves, by
+	// id; its hardware, as DirectoryNode has it; the age of its last sign of life,
+	// absent where none is known, and of this node.
+	Engines         []string        `json:"engines,omitempty"`
+	GPUs            json.RawMessage `json:"gpus,omitempty"`
+	CPU             json.RawMessage `json:"cpu,omitempty"`
+	Memory          json.RawMessage `json:"memory,omitempty"`
+	AnswerAgeMillis *int64          `json:"msSinceAnswer,omitempty"`
 }
 
 // AvailableNodes is the result of the client's discovery:get-nodes.

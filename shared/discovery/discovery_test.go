@@ -24,6 +24,7 @@ func TestGoldenPayloadsSurviveDecodingAndEncoding(t *testing.T) {
 		"telemetry":          &Telemetry{},
 		"telemetry-invalid":  &Telemetry{},
 		"available":          &AvailableNodes{},
+		"available-more":     &AvailableNodes{},
 		"static-node":        &StaticNode{},
 		"static-node-gone":   &StaticNode{},
 		"observed":           &ObservedAddresses{},
