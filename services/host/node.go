@@ -131,11 +131,11 @@ func (c *cli) nodeRemove(args []string) int {
 		return c.misuse("node remove", "a name or an address is needed, as %s nodes lists them", name)
 	}
 	return c.withNode(func(ctx context.Context, n *node) error {
-		nodes, err := n.manualNodes(ctx)
+		nodes, err := n.nodeList(ctx)
 		if err != nil {
 			return err
 		}
-		id, err := pick(nodes, rest[0])
+		id, err := pick(nodes.rows(), rest[0])
 		if err != nil {
 			return err
 		}
@@ -147,25 +147,42 @@ func (c *cli) nodeRemove(args []string) int {
 	})
 }
 
-// pick returns the id of the one node that is called so or is at that address. An
-// id counts first.
-func pick(nodes []manualnodes.Status, wanted string) (string, error) {
-	var ids []string
-	for _, m := range nodes {
-		switch {
-		case m.ID == wanted:
-			return m.ID, nil
-		case m.Name == wanted, m.HostUUID == wanted, strings.EqualFold(m.Address, wanted):
-			ids = append(ids, m.ID)
+// pick returns the id of the one entry that is meant: by its id, else by the name
+// or address it was added with, else by what the list shows of its node.
+func pick(rows []nodeRow, wanted string) (id string, err error) {
+	var called, shown []manualnodes.Status
+	known := false
+	bare := strings.Trim(wanted, "[]") // of an IPv6 address
+	for _, r := range rows {
+		isShown := r.id == wanted || r.name == wanted || cell(r.name) == wanted || strings.EqualFold(r.address, bare)
+		known = known || isShown
+		for _, m := range r.entries {
+			if m.ID == wanted {
+				return m.ID, nil
+			}
+			if m.Name == wanted || strings.EqualFold(m.Address, bare) {
+				called = append(called, m)
+			} else if isShown {
+				shown = append(shown, m)
+			}
 		}
 	}
-	switch len(ids) {
-	case 0:
-		return "", fmt.Errorf("no node %q was added by address; %s nodes lists them", wanted, name)
-	case 1:
-		return ids[0], nil
+	if len(called) > 0 {
+		shown = called
 	}
-	return "", fmt.Errorf("%d nodes are called %q: name one of %s", len(ids), wanted, strings.Join(ids, ", "))
+	switch {
+	case len(shown) == 1:
+		return shown[0].ID, nil
+	case len(shown) > 1:
+		var ids []string
+		for _, m := range shown {
+			ids = append(ids, fmt.Sprintf("%s (%s)", cell(m.ID), cell(m.Address)))
+		}
+		return "", fmt.Errorf("%d entries are meant by %q: name one of %s", len(shown), wanted, strings.Join(ids, ", "))
+	case known:
+		return "", fmt.Errorf("%q was not added by address: such a node leaves the list when it is gone", wanted)
+	}
+	return "", fmt.Errorf("no node %q was added by address; %s nodes lists them", wanted, name)
 }
 
 // withNode lets do talk to a node that is ready. An answer's error is told in its

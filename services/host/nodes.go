@@ -3,20 +3,16 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
 
 	"nvpair/shared/brokerapi"
 	"nvpair/shared/discovery"
-	"nvpair/shared/engine"
 	"nvpair/shared/manualnodes"
 )
 
@@ -27,6 +23,7 @@ const nodesTimeout = 10 * time.Second
 type nodeList struct {
 	Nodes  []discovery.AvailableNode `json:"nodes"`
 	Manual []manualnodes.Status      `json:"manual"` // what was added by address; never null
+	Notes  map[string]string         `json:"notes"`  // for people: why it is not used, by host uuid, or else by id in Manual
 
 	self string // this node's host uuid
 }
@@ -124,73 +121,23 @@ func (n *node) manualNodes(ctx context.Context) ([]manualnodes.Status, error) {
 	return manual.Nodes, err
 }
 
+// print prints the list. JSON has all that is known, the table what fits a line.
 func (l nodeList) print(out io.Writer, asJSON bool) {
+	rows := l.rows()
 	if asJSON {
+		l.Notes = make(map[string]string)
+		for _, r := range rows {
+			if r.note != "" {
+				l.Notes[r.id] = r.note
+			}
+		}
 		printJSON(out, l)
 		return
 	}
 	t := newTable(out)
-	t.row("NAME", "ADDRESS", "SEEN", "MODELS", "NOTE")
-	shown := make(map[string]bool)
-	for _, n := range l.Nodes {
-		var added *manualnodes.Status
-		for i, m := range l.Manual {
-			if cmp.Or(m.HostUUID, m.ID) == n.HostUUID {
-				shown[m.ID] = true
-				if added == nil || m.Address == n.IPAddress {
-					added = &l.Manual[i]
-				}
-			}
-		}
-		t.row(n.Name, cmp.Or(n.IPAddress, "-"), l.seen(n, added), models(n, added), l.note(n, added))
-	}
-	for _, m := range l.Manual { // this machine itself, or not probed yet
-		if !shown[m.ID] {
-			t.row(cmp.Or(m.Name, m.ID), m.Address, answered(m), "-", cmp.Or(m.Error, "being tried"))
-		}
+	t.row("NAME", "ADDRESS", "SEEN", "HARDWARE", "MODELS", "NOTE")
+	for _, r := range rows {
+		t.row(r.name, r.address, r.seen, r.hardware, r.models, r.note)
 	}
 	t.flush()
-}
-
-// seen is how long ago a node was heard of. One that was added by address is heard
-// of when it answers.
-func (l nodeList) seen(n discovery.AvailableNode, added *manualnodes.Status) string {
-	switch {
-	case n.HostUUID == l.self:
-		return "-"
-	case added != nil:
-		return answered(*added)
-	}
-	return age(max(0, time.Now().Unix()-n.LastSeenSeconds) * 1000)
-}
-
-func answered(m manualnodes.Status) string {
-	if m.AnswerAgeMillis == nil {
-		return "never"
-	}
-	return age(*m.AnswerAgeMillis)
-}
-
-// models counts the models of each engine that a node has.
-func models(n discovery.AvailableNode, added *manualnodes.Status) string {
-	var parts []string
-	for _, e := range engine.All() {
-		_, told := n.ModelsByEngine[e.ID]
-		up := added != nil && (e.ID == "ollama" && added.OllamaUp || e.ID == "lmstudio" && added.LMStudioUp)
-		if told || up {
-			parts = append(parts, fmt.Sprintf("%s %d", e.ID, len(n.ModelsByEngine[e.ID])))
-		}
-	}
-	return cmp.Or(strings.Join(parts, ", "), "-")
-}
-
-// note is what else there is to say about a node.
-func (l nodeList) note(n discovery.AvailableNode, added *manualnodes.Status) string {
-	switch {
-	case n.HostUUID == l.self:
-		return "this node"
-	case added != nil:
-		return added.Error
-	}
-	return ""
 }

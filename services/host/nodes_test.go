@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	"nvpair/shared/discovery"
 	"nvpair/shared/manualnodes"
 )
 
@@ -49,22 +51,60 @@ func TestWhatBecameOfAnAddedNode(t *testing.T) {
 	}
 }
 
-func TestANodeIsPickedByIDNameIdentityOrAddress(t *testing.T) {
-	nodes := []manualnodes.Status{
-		{ID: "manual:10.0.0.5", Name: "desk", Address: "10.0.0.5", HostUUID: "u"},
-		{ID: "desk", Address: "Tower.local"},
-		{ID: "manual:a", Name: "twin", Address: "a"},
-		{ID: "manual:b", Name: "twin", Address: "b"},
-	}
+func TestAnEntryIsPickedByWhateverTheListShowsOfIt(t *testing.T) {
+	evil := "\x1b[31m" + strings.Repeat("x", 100)
+	rows := nodeList{self: "me",
+		Nodes: []discovery.AvailableNode{
+			{HostUUID: "me", Name: "here", IPAddress: "10.0.0.1"},
+			{HostUUID: "u", Name: "studio", IPAddress: "10.0.0.99"},
+			{HostUUID: "v", Name: "heard", IPAddress: "10.0.0.7"},
+			{HostUUID: "w", Name: evil, IPAddress: "10.0.0.8"},
+			{HostUUID: "x", Name: "both", IPAddress: "10.0.0.10"},
+		},
+		Manual: []manualnodes.Status{
+			{ID: "manual:10.0.0.5", Name: "desk", Address: "10.0.0.5", HostUUID: "u"},
+			{ID: "desk", Address: "Tower.local"},
+			{ID: "manual:a", Name: "twin", Address: "a"},
+			{ID: "manual:b", Name: "twin", Address: "b"},
+			{ID: "manual:fd00::1", Address: "fd00::1", HostUUID: "w"},
+			{ID: "manual:10.0.0.10", Address: "10.0.0.10", HostUUID: "x"},
+			{ID: "manual:10.0.0.11", Address: "10.0.0.11", HostUUID: "x"},
+			{ID: "manual:localhost", Address: "localhost", HostUUID: "me"},
+		},
+	}.rows()
 	for wanted, id := range map[string]string{
-		"desk": "desk", "u": "manual:10.0.0.5", "10.0.0.5": "manual:10.0.0.5", "tower.LOCAL": "desk", "manual:a": "manual:a",
+		"desk": "desk", "10.0.0.5": "manual:10.0.0.5", "tower.LOCAL": "desk", "manual:a": "manual:a", "A": "manual:a",
+		"u": "manual:10.0.0.5", "studio": "manual:10.0.0.5", "10.0.0.99": "manual:10.0.0.5",
+		"[fd00::1]": "manual:fd00::1", evil: "manual:fd00::1", cell(evil): "manual:fd00::1",
+		"10.0.0.10": "manual:10.0.0.10", "10.0.0.11": "manual:10.0.0.11", "localhost": "manual:localhost",
 	} {
-		got, err := pick(nodes, wanted)
+		got, err := pick(rows, wanted)
 		require.NoError(t, err, wanted)
 		require.Equal(t, id, got, wanted)
 	}
-	_, err := pick(nodes, "twin")
-	require.EqualError(t, err, `2 nodes are called "twin": name one of manual:a, manual:b`)
-	_, err = pick(nodes, "nobody")
-	require.EqualError(t, err, `no node "nobody" was added by address; nvpair nodes lists them`)
+	for wanted, text := range map[string]string{
+		"twin":   `2 entries are meant by "twin": name one of manual:a (a), manual:b (b)`,
+		"both":   `2 entries are meant by "both": name one of manual:10.0.0.10 (10.0.0.10), manual:10.0.0.11 (10.0.0.11)`,
+		"nobody": `no node "nobody" was added by address; nvpair nodes lists them`,
+		"heard":  `"heard" was not added by address: such a node leaves the list when it is gone`,
+		"here":   `"here" was not added by address: such a node leaves the list when it is gone`,
+	} {
+		_, err := pick(rows, wanted)
+		require.EqualError(t, err, text)
+	}
+}
+
+func TestHardwareInAFewWords(t *testing.T) {
+	for _, tt := range []struct{ gpus, cpu, memory, want string }{
+		{"", "", "", ""},
+		{`[]`, `{"cores":16}`, `{"total_bytes":68719476736}`, "16 cores, 64 GiB"},
+		{`null`, `{"name":"x"}`, `{"total_bytes":536870912}`, "512 MiB"},
+		{`[{"name":"RTX 4090","vram_bytes":25757220864}]`, `{"cores":16}`, "", "RTX 4090 24 GiB"},
+		{`[{"name":"Unknown"}]`, "", "", "Unknown"},
+		{`[{"name":"A","vram_bytes":1073741824},{"name":"A","vram_bytes":1073741824}]`, "", "", "2 x A 1 GiB"},
+		{`[{"name":"A","vram_bytes":1073741824},{"name":"B"},{"name":"A","vram_bytes":1073741824}]`, "", "", "2 x A 1 GiB + 1 other"},
+		{`{"name":"A"}`, `[]`, `"much"`, ""},
+	} {
+		require.Equal(t, tt.want, hardware(json.RawMessage(tt.gpus), json.RawMessage(tt.cpu), json.RawMessage(tt.memory)), "%v", tt)
+	}
 }

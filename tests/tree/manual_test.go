@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,8 +87,8 @@ func TestAMachineGivenByAddressServesRequestsOfThisNode(t *testing.T) {
 	awaitServed(t, client, 11434)
 	code, out, _ = nvpair(t, alpha, "", "nodes")
 	require.Equal(t, 0, code)
-	require.Regexp(t, `(?m)^alpha +\S+ +- +- +this node$`, out)
-	require.Regexp(t, `(?m)^beta +`+betaIP+` +\d+s +ollama [1-9]\d*`, out)
+	require.Regexp(t, `(?m)^alpha +\S+ +- +\S.*  - +this node$`, out)
+	require.Regexp(t, `(?m)^beta +`+betaIP+` +\d+s +- +ollama [1-9]\d*`, out)
 	for !strings.Contains(lists.Text(), `"ollama_up":true`) {
 		require.True(t, lists.Scan())
 	}
@@ -199,6 +200,21 @@ func TestAddressesThatCannotServeAreExplained(t *testing.T) {
 	awaitServed(t, client, 11434)
 	_, out, _ := nvpair(t, alpha, "", "call", "ollama-proxy:nodes/list")
 	require.NotContains(t, out, "manual:", "no request may come back")
+
+	harness.Eventually(t, probedWithin, "the list has models, hardware and reasons", func() bool {
+		_, out, _ = nvpair(t, alpha, "", "nodes")
+		return regexp.MustCompile(`(?m)^alpha +\S+ +- +\S.*  ollama [1-9]\d* +this node$`).MatchString(out) &&
+			regexp.MustCompile(`(?m)^beta +` + betaIP + ` +\S+ +\S.* it runs nvpair itself.*; added as manual:` + betaIP + `$`).MatchString(out)
+	})
+	code, out, diagnostics := nvpair(t, alpha, "", "node", "remove", "beta")
+	require.Equal(t, []any{0, "removed manual:" + betaIP + "\n", ""}, []any{code, out, diagnostics}, "by the name that is shown")
+	harness.Eventually(t, probedWithin, "it is only heard then", func() bool {
+		_, out, _ = nvpair(t, alpha, "", "nodes")
+		return regexp.MustCompile(`(?m)^beta .* no engine$`).MatchString(out)
+	})
+	code, _, diagnostics = nvpair(t, alpha, "", "node", "remove", "beta")
+	require.Equal(t, 1, code)
+	require.Contains(t, diagnostics, `"beta" was not added by address`)
 	stopNode(t, beta, other)
 	engine.Kill()
 	stopNode(t, alpha, node)
