@@ -48,6 +48,10 @@ func (c *cli) nodeAdd(args []string) int {
 		a.Ports = &ports
 	}
 	return c.withNode(func(ctx context.Context, n *node) error {
+		before, err := n.manualNodes(ctx)
+		if err != nil {
+			return err
+		}
 		begin := time.Now()
 		raw, err := n.call(ctx, manualnodes.MethodAdd, a)
 		var st manualnodes.Status
@@ -60,12 +64,29 @@ func (c *cli) nodeAdd(args []string) int {
 		if err != nil {
 			return err
 		}
-		if st.Local && st.Error != "" {
-			return fmt.Errorf("%s: %s; take it off the list with: %s node remove %s", st.Address, st.Error, name, st.ID)
+		if st.Local && st.Error != "" && (a.Ports == nil || st.NodeInfoUp) {
+			had := slices.ContainsFunc(before, func(m manualnodes.Status) bool { return m.ID == st.ID })
+			return n.refuseOwn(ctx, st, had)
 		}
 		c.say("%s", added(st))
 		return nil
 	})
+}
+
+// refuseOwn says that an address is this machine's own and need not be added, and
+// takes it off the list again unless it had been there before.
+func (n *node) refuseOwn(ctx context.Context, st manualnodes.Status, had bool) error {
+	text := st.Address + " is this machine itself, whose engines are found without being added, as " + name + " status shows"
+	if st.Ports != nil {
+		text = st.Address + " is this machine itself: a file in the folder engines of the data directory makes its engine at another port known"
+	}
+	if had {
+		return fmt.Errorf("%s; take it off the list with: %s node remove %s", text, name, st.ID)
+	}
+	if _, err := n.call(ctx, manualnodes.MethodRemove, manualnodes.Remove{ID: st.ID}); err != nil {
+		return fmt.Errorf("%s; take it off the list: %w", text, err)
+	}
+	return errors.New(text + "; nothing was added")
 }
 
 // awaitProbe waits until a probe has ended that was not over then.

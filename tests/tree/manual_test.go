@@ -189,9 +189,13 @@ func TestAddressesThatCannotServeAreExplained(t *testing.T) {
 		{[]string{"node"}, 2, "add or remove is needed"},
 		{[]string{"node", "add", "http://" + betaIP}, 1, "without http:// and without a path"},
 		{[]string{"node", "add", betaIP + ":11500"}, 2, "--ollama-port 11500"},
-		{[]string{"node", "add", betaIP}, 0, "but it serves nothing now: "},              // its facades serve no strangers
-		{[]string{"node", "add", alphaIP}, 1, "this is the address of this machine"},     // its own facade answers there
-		{[]string{"node", "add", "localhost"}, 1, "this is the address of this machine"}, // also by name
+		{[]string{"node", "add", betaIP}, 0, "but it serves nothing now: "}, // its facades serve no strangers
+		{[]string{"node", "add", alphaIP}, 1, "whose engines are found without being added, as nvpair status shows; nothing was added"},
+		{[]string{"node", "add", "localhost"}, 1, "localhost is this machine itself"}, // also by name
+		{[]string{"node", "add", alphaIP, "--ollama-port", "11435"}, 1, "the folder engines of the data directory"},
+		{[]string{"node", "remove", alphaIP}, 1, "was not added by address"},
+		{[]string{"call", "node/add", `{"address":"localhost"}`}, 0, `"manual:localhost"`}, // or it became this machine's later
+		{[]string{"node", "add", "localhost"}, 1, "take it off the list with: nvpair node remove manual:localhost"},
 	} {
 		code, out, diagnostics := nvpair(t, alpha, "", tt.args...)
 		require.Equal(t, tt.code, code, "%q: %s%s", tt.args, out, diagnostics)
@@ -203,8 +207,9 @@ func TestAddressesThatCannotServeAreExplained(t *testing.T) {
 
 	harness.Eventually(t, probedWithin, "the list has models, hardware and reasons", func() bool {
 		_, out, _ = nvpair(t, alpha, "", "nodes")
-		return regexp.MustCompile(`(?m)^alpha +\S+ +- +\S.*  ollama [1-9]\d* +this node$`).MatchString(out) &&
-			regexp.MustCompile(`(?m)^beta +` + betaIP + ` +\S+ +\S.* it runs nvpair itself.*; added as manual:` + betaIP + `$`).MatchString(out)
+		return regexp.MustCompile(`(?m)^manual:localhost +localhost +\S+ +- +- +this is the address of this machine itself`).MatchString(out) &&
+			regexp.MustCompile(`(?m)^alpha +\S+ +- +\S.*  ollama [1-9]\d* +this node$`).MatchString(out) &&
+			regexp.MustCompile(`(?m)^beta +`+betaIP+` +\S+ +\S.* it runs nvpair itself.*; added as manual:`+betaIP+`$`).MatchString(out)
 	})
 	code, out, diagnostics := nvpair(t, alpha, "", "node", "remove", "beta")
 	require.Equal(t, []any{0, "removed manual:" + betaIP + "\n", ""}, []any{code, out, diagnostics}, "by the name that is shown")
