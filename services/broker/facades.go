@@ -115,8 +115,12 @@ func (f *facades) enable(ctx context.Context, l *workerLink, s *facadeState) {
 		f.blocked(s.engine, fmt.Sprintf("the %s facade could not be brought up: %v", s.engine.DisplayName, err))
 		return
 	case want != 0 && bound != want:
-		f.blocked(s.engine, fmt.Sprintf("port %d is in use by another program; %s clients are served on port %d instead",
-			want, s.engine.DisplayName, bound))
+		move := "Move that program to another port"
+		if want == s.engine.FacadePort { // often it is the engine itself
+			move += fmt.Sprintf(", an engine to %d", s.engine.BasePort)
+		}
+		f.blocked(s.engine, fmt.Sprintf("port %d is in use by another program; %s clients are served on port %d instead. %s; the node takes port %d as soon as it is free",
+			want, s.engine.DisplayName, bound, move, want))
 	default:
 		f.b.funnel.lower(blockedID(s.engine))
 	}

@@ -76,7 +76,8 @@ func (f *facadeServer) listenAliases(addrs []netip.AddrPort) {
 			}
 			f.notify(serviceerror.MethodReport, serviceerror.ServiceError{
 				ID: facade.AliasBlocked, EngineType: f.engine.ID,
-				Message:  fmt.Sprintf("%s cannot be served for %s clients: %v. No process was stopped", a, f.engine.DisplayName, err),
+				Message: fmt.Sprintf("%s cannot be served for %s clients: %v. "+
+					"Unset OLLAMA_HOST, or let it name another port. No process was stopped", a, f.engine.DisplayName, err),
 				Severity: serviceerror.SeverityWarning, Action: serviceerror.ActionNone,
 			})
 			return
