@@ -8,6 +8,6 @@
 // Where things are: serve.go is the node's life, hub.go the broker's side of the
 // hub, hubclient.go a client's side, judge.go what makes a node degraded, main.go
 // and help.go the command line, rpc.go how the commands reach a node, print.go how
-// they print, and call.go, jobs.go, node.go, nodes.go (with noderows.go),
-// status.go and stop.go the commands.
+// they print, and call.go, errors.go, jobs.go, node.go, nodes.go (with
+// noderows.go), status.go and stop.go the commands.
 package host

@@ -36,6 +36,8 @@ func commands() []command {
 		{"nodes", "[--watch] [--json]", "list all nodes, how they are reached and what they have", (*cli).nodes},
 		{"node add", "ADDRESS [--name N] [--ollama-port P] [--lmstudio-port P]", "add a machine with an engine by its host name or IP address", (*cli).nodeAdd},
 		{"node remove", "NAME|ADDRESS", "remove one that was added by address", (*cli).nodeRemove},
+		{"errors", "[--watch] [--json]", "list what is wrong now, and what to do about it", (*cli).errors},
+		{"errors clear", "ID", "take an error of this node off the list", (*cli).errorsClear},
 		{"call", "METHOD [JSON|-] [--timeout T]", "call a JSON-RPC method of the node and print its result", (*cli).call},
 		{"stop", "", "stop the node and wait until it is gone", (*cli).stop},
 	}

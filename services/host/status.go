@@ -74,7 +74,7 @@ func printStatus(out io.Writer, s brokerapi.HubStatus) {
 	t.row("data", b.DataDir)
 	errorsLine := strconv.Itoa(b.ErrorCount)
 	if b.ErrorCount > 0 {
-		errorsLine += ": " + name + " call errors:get-initial"
+		errorsLine += ": " + name + " errors"
 	}
 	t.row("errors", errorsLine)
 	t.row()

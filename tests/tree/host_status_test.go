@@ -5,8 +5,10 @@
 package tree
 
 import (
+	"bufio"
 	"os/exec"
 	"regexp"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,5 +52,39 @@ func TestStatusSaysWhichURLToUseAndWhatAnswersThere(t *testing.T) {
 		` +the engine at port 11434, models: [1-9]\d*\n +note: .*:15000 cannot be served for Ollama clients: `)
 	engine.Kill()
 	other.Kill()
+	stopNode(t, h, node)
+}
+
+func TestErrorsAreListedWatchedAndCleared(t *testing.T) {
+	t.Parallel()
+	h := harness.NewHost(t, "alpha")
+	node := serve(t, h)
+	code, out, diagnostics := nvpair(t, h, "", "errors")
+	require.Equal(t, []any{0, "no errors\n", ""}, []any{code, out, diagnostics})
+	watch := h.Start(h.Command("nvpair", "errors", "--watch"))
+	lines := bufio.NewScanner(watch.Stdout)
+	require.True(t, lines.Scan())
+	require.Equal(t, "no errors", lines.Text())
+
+	_, out, _ = nvpair(t, h, "", "call", "errors:report", `{"id":"a:b","message":"it is \u001b[31mred","severity":"warning"}`)
+	require.Equal(t, "null\n", out)
+	require.True(t, lines.Scan())
+	require.Regexp(t, `^warning  \ds ago  a:b$`, lines.Text())
+	require.True(t, lines.Scan())
+	require.Equal(t, "    it is \uFFFD[31mred", lines.Text())
+	awaitStatus(t, h, `^errors +1: nvpair errors$`)
+	code, out, _ = nvpair(t, h, "", "errors", "--json")
+	require.Equal(t, 0, code)
+	require.Regexp(t, `^\[\{"id":"a:b","message":"it is \\u001b\[31mred","timestamp":\d+,"nodeId":"`+nodeIDOf(t, h)+`","severity":"warning"\}\]\n$`, out)
+
+	code, _, diagnostics = nvpair(t, h, "", "errors", "clear", "a")
+	require.Equal(t, 1, code)
+	require.Contains(t, diagnostics, `this node has no error "a"; nvpair errors lists them`)
+	code, out, _ = nvpair(t, h, "", "errors", "clear", "a:b")
+	require.Equal(t, []any{0, "cleared a:b; it is listed again if it is reported again\n"}, []any{code, out})
+	require.True(t, lines.Scan())
+	require.Equal(t, "no errors", lines.Text())
+	watch.Signal(syscall.SIGINT)
+	require.Equal(t, 0, watch.AwaitExit(answerWithin))
 	stopNode(t, h, node)
 }

@@ -106,8 +106,8 @@ func TestAMachineGivenByAddressServesRequestsOfThisNode(t *testing.T) {
 		return strings.Contains(out, "connection refused")
 	})
 	harness.Eventually(t, probedWithin, "a person is told", func() bool {
-		_, out, _ = nvpair(t, alpha, "", "call", "errors:get-initial")
-		return strings.Contains(out, "manual-nodes:probe-failed:beta")
+		_, out, _ = nvpair(t, alpha, "", "errors")
+		return regexp.MustCompile(`(?m)^warning  \d+s ago  manual-nodes:probe-failed:beta\n    Node beta at `).MatchString(out)
 	})
 	killed := workerOn(t, alpha, "errors")
 	require.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
@@ -121,7 +121,7 @@ func TestAMachineGivenByAddressServesRequestsOfThisNode(t *testing.T) {
 		status, _ := chat(client, 11434, "demo")
 		return status == http.StatusOK
 	})
-	_, out, _ = nvpair(t, alpha, "", "call", "errors:get-initial")
+	_, out, _ = nvpair(t, alpha, "", "errors")
 	require.NotContains(t, out, "manual-nodes:probe-failed:beta")
 
 	stopNode(t, alpha, node)
