@@ -18,6 +18,7 @@ import (
 	"nvpair/shared/discovery"
 	"nvpair/shared/engine"
 	"nvpair/shared/manualnodes"
+	"nvpair/shared/serviceerror"
 )
 
 func TestForeignTextCannotSteerTheTerminal(t *testing.T) {
@@ -67,6 +68,7 @@ func TestNoOutputCarriesWhatOthersWroteAsItIs(t *testing.T) {
 			ModelsByEngine: map[string][]string{engine.All()[0].ID: {evil}}}},
 		Manual: []manualnodes.Status{{ID: evil, Name: evil, Address: evil, Error: evil}},
 	}
+	wrong := errorList{list: []serviceerror.ServiceError{{ID: evil, Message: evil, NodeID: evil, Severity: evil, Action: evil}}}
 	for name, print := range map[string]func(){
 		"jobs":          func() { jobs.list(brokerapi.Workloads{Workloads: []json.RawMessage{job}}) },
 		"jobs --watch":  func() { jobs.one(job) },
@@ -75,6 +77,8 @@ func TestNoOutputCarriesWhatOthersWroteAsItIs(t *testing.T) {
 		"nodes --json":  func() { nodes.print(&out, true) },
 		"status":        func() { printStatus(&out, status) },
 		"status --json": func() { printJSON(&out, status) },
+		"errors":        func() { wrong.print(&out, false) },
+		"errors --json": func() { wrong.print(&out, true) },
 		"node add":      func() { c.say("%s", added(nodes.Manual[0])) },
 		"any error":     func() { c.fail(errors.New(evil)) },
 	} {
