@@ -175,7 +175,7 @@ func pick(rows []nodeRow, wanted string) (id string, err error) {
 	known := false
 	bare := strings.Trim(wanted, "[]") // of an IPv6 address
 	for _, r := range rows {
-		isShown := r.id == wanted || r.name == wanted || cell(r.name) == wanted || strings.EqualFold(r.address, bare)
+		isShown := r.id == wanted || r.name == wanted || cell(r.name) == wanted || bare != noAddress && strings.EqualFold(r.address, bare)
 		known = known || isShown
 		for _, m := range r.entries {
 			if m.ID == wanted {

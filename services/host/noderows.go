@@ -24,6 +24,9 @@ type nodeRow struct {
 	entries                       []manualnodes.Status
 }
 
+// noAddress stands for that of a node which has none that is usable.
+const noAddress = "-"
+
 // rows joins the two lists. An address of this machine itself keeps a row of its
 // own, whoever answers there.
 func (l nodeList) rows() []nodeRow {
@@ -51,7 +54,7 @@ func (l nodeList) rows() []nodeRow {
 }
 
 func (l nodeList) row(n discovery.AvailableNode, entries []manualnodes.Status) nodeRow {
-	r := nodeRow{id: n.HostUUID, name: n.Name, address: cmp.Or(n.IPAddress, "-"), entries: entries}
+	r := nodeRow{id: n.HostUUID, name: n.Name, address: cmp.Or(n.IPAddress, noAddress), entries: entries}
 	var added manualnodes.Status // the entry in use
 	for i, m := range entries {
 		if i == 0 || m.Address == n.IPAddress {

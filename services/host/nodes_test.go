@@ -59,7 +59,7 @@ func TestAnEntryIsPickedByWhateverTheListShowsOfIt(t *testing.T) {
 			{HostUUID: "u", Name: "studio", IPAddress: "10.0.0.99"},
 			{HostUUID: "v", Name: "heard", IPAddress: "10.0.0.7"},
 			{HostUUID: "w", Name: evil, IPAddress: "10.0.0.8"},
-			{HostUUID: "x", Name: "both", IPAddress: "10.0.0.10"},
+			{HostUUID: "x", Name: "both"},
 		},
 		Manual: []manualnodes.Status{
 			{ID: "manual:10.0.0.5", Name: "desk", Address: "10.0.0.5", HostUUID: "u"},
@@ -85,6 +85,7 @@ func TestAnEntryIsPickedByWhateverTheListShowsOfIt(t *testing.T) {
 	for wanted, text := range map[string]string{
 		"twin":   `2 entries are meant by "twin": name one of manual:a (a), manual:b (b)`,
 		"both":   `2 entries are meant by "both": name one of manual:10.0.0.10 (10.0.0.10), manual:10.0.0.11 (10.0.0.11)`,
+		"-":      `no node "-" was added by address; nvpair nodes lists them`,
 		"nobody": `no node "nobody" was added by address; nvpair nodes lists them`,
 		"heard":  `"heard" was not added by address: such a node leaves the list when it is gone`,
 		"here":   `"here" was not added by address: such a node leaves the list when it is gone`,

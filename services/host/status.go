@@ -120,9 +120,6 @@ func printFacades(t table, facades []brokerapi.Facade) {
 // answers tells of each engine of a facade, in a line each. Where an engine of its
 // kind is only usual, its absence is told of if there is no other.
 func answers(f brokerapi.Facade) (lines []string) {
-	if f.Note != "" {
-		lines = append(lines, "note: "+f.Note)
-	}
 	usual, _ := engine.ByID(f.Engine)
 	some := slices.ContainsFunc(f.Engines, func(e brokerapi.Engine) bool { return e.Up })
 	for _, e := range f.Engines {
@@ -137,6 +134,9 @@ func answers(f brokerapi.Facade) (lines []string) {
 	}
 	if f.Ready && len(f.Engines) == 0 {
 		lines = append(lines, "nobody has looked yet")
+	}
+	if f.Note != "" {
+		lines = append(lines, "note: "+f.Note)
 	}
 	return lines
 }

@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"os/exec"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -42,14 +43,23 @@ func TestStatusSaysWhichURLToUseAndWhatAnswersThere(t *testing.T) {
 		`LM Studio +http://127\.0\.0\.1:1234 +no engine at port 1235: nothing listens there$`)
 	_, out, _ := nvpair(t, h, "", "status", "--json")
 	require.Regexp(t, `"port":11434,"aliases":\["127\.0\.0\.1:15000"(,"\[::1\]:15000")?\],"engines":\[\{"port":11435,"up":true,"models":[1-9]`, out)
+	watch := h.Start(h.Command("nvpair", "nodes", "--watch", "--json"))
+	lists := bufio.NewScanner(watch.Stdout)
+	require.True(t, lists.Scan())
+	require.Regexp(t, `"hostUuid":"`+nodeIDOf(t, h)+`".*"modelsByEngine":\{"ollama":\["`, lists.Text())
 	engine.Kill()
+	for strings.Contains(lists.Text(), `"modelsByEngine"`) {
+		require.True(t, lists.Scan(), "the list is printed again when the models are gone")
+	}
+	watch.Signal(syscall.SIGINT)
+	require.Equal(t, 0, watch.AwaitExit(answerWithin))
 	awaitStatus(t, h, `^Ollama +http://127\.0\.0\.1:11434 +no engine at port 11435: nothing listens there$`)
 	stopNode(t, h, node)
 
 	engine, other := startEngine(t, h, "127.0.0.1:11434"), startEngine(t, h, "127.0.0.1:15000")
 	node = serve(t, h, alias)
-	awaitStatus(t, h, `^Ollama +http://127\.0\.0\.1:11436 +note: port 11434 is in use by another program; .*\n`+
-		` +the engine at port 11434, models: [1-9]\d*\n +note: .*:15000 cannot be served for Ollama clients: `)
+	awaitStatus(t, h, `^Ollama +http://127\.0\.0\.1:11436 +the engine at port 11434, models: [1-9]\d*\n`+
+		` +note: port 11434 is in use by another program; .*\n +note: .*:15000 cannot be served for Ollama clients: `)
 	engine.Kill()
 	other.Kill()
 	stopNode(t, h, node)
