@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"nvpair/internal/clustertrust"
 	wire "nvpair/shared/manualnodes"
 )
 
@@ -67,7 +68,10 @@ func newProber(ctx context.Context, cfg Config) (*prober, error) {
 	return &prober{log: cfg.Log, lookup: lookup, client: &http.Client{
 		// Without keep-alive a name is looked up anew each time (MN-17). A proxy of
 		// the environment does not lead to a machine at home.
-		Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, TLSClientConfig: secure, DialContext: endingWith(ctx, dial)},
+		Transport: &http.Transport{
+			DisableKeepAlives: true, Proxy: nil, DialContext: endingWith(ctx, dial),
+			DialTLSContext: endingWith(ctx, dialTLS(dial, secure, clustertrust.Open(cfg.ClusterDir, cfg.Log))),
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }

@@ -3,15 +3,42 @@
 package manualnodes
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+
+	"nvpair/internal/clustertrust"
 )
 
-// tlsConfig is how nodes with a tls_port are asked (MN-23). Nodes of a cluster,
-// which are known by pinned certificates (MN-24), come with the cluster.
+// dialTLS connects to nodes with a tls_port: while this node is a member of a cluster
+// to its members alone, of which an address names none (MN-24), else to whoever
+// secure accepts (MN-23).
+func dialTLS(dial dialer, secure *tls.Config, trust *clustertrust.View) dialer {
+	member := trust.AnyMember()
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		config := member
+		if !trust.Refresh().Clustered() {
+			config = secure.Clone()
+			config.ServerName, _, _ = net.SplitHostPort(addr) // the transport's addresses have a port
+		}
+		secured := tls.Client(conn, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return secured, nil
+	}
+}
+
+// tlsConfig is what the flags say of TLS.
 func tlsConfig(cfg Config) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if (cfg.ClientCert == "") != (cfg.ClientKey == "") {
