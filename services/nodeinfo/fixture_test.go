@@ -211,7 +211,7 @@ func testService(c *client, conn net.Conn) *service {
 	collector.prepare(c.t.Context())
 	return newService(Config{Config: worker.Config{
 		Link: conn, Version: "1.2.3", Level: level, Log: slog.New(applog.NewHandler(c.log, name, level)),
-	}}, nodeID, collector)
+	}}, nodeID, collector, nil)
 }
 
 // pair is a self-signed certificate for 127.0.0.1 that serves as an authority too.

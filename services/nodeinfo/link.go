@@ -62,12 +62,18 @@ func (s *service) background(ctx context.Context, listeners []listener, fail fun
 	var wg sync.WaitGroup
 	wg.Go(func() { s.collector.run(ctx) })
 	wg.Go(func() { s.report(ctx) })
-	for _, l := range listeners {
+	serve := func(f func() error) {
 		wg.Go(func() {
-			if err := s.serve(ctx, l); err != nil {
+			if err := f(); err != nil {
 				fail(err)
 			}
 		})
+	}
+	for _, l := range listeners {
+		if l.pump != nil {
+			serve(l.pump)
+		}
+		serve(func() error { return s.serve(ctx, l) })
 	}
 	wg.Wait()
 }

@@ -129,9 +129,6 @@ func TestBadFlagsAndTakenPortsEndTheProcessWithAMessage(t *testing.T) {
 	dir := t.TempDir()
 	notPEM := filepath.Join(dir, "x.pem")
 	require.NoError(t, os.WriteFile(notPEM, []byte("x"), 0o600))
-	member := filepath.Join(dir, "cluster")
-	require.NoError(t, os.Mkdir(member, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(member, "members.json"), []byte("{}"), 0o600))
 	pair := newPair(t)
 	for _, tt := range []struct {
 		change func(*Config)
@@ -150,7 +147,7 @@ func TestBadFlagsAndTakenPortsEndTheProcessWithAMessage(t *testing.T) {
 		{func(c *Config) {
 			c.Listeners = Listeners{Cert: pair.cert, Key: pair.key, AcceptHTTP: true, Port: taken}
 		}, fmt.Sprintf("bind port %d: ", taken)},
-		{func(c *Config) { c.ClusterDir = member }, "leave out --cluster-dir"},
+		{func(c *Config) { c.ClusterDir, c.Listeners.Port = dir, taken }, fmt.Sprintf("bind port %d: ", taken)},
 	} {
 		c := launch(t, desk(), tt.change)
 		require.ErrorContains(t, <-c.ended, tt.want)

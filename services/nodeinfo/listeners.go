@@ -36,10 +36,11 @@ type Listeners struct {
 	AcceptHTTP bool   // HTTP beside HTTPS; without Cert it changes nothing
 }
 
-// listener is a bound port; secured is nil for plain HTTP.
+// listener is a bound port, or a part of one; secured is nil for plain HTTP.
 type listener struct {
 	net.Listener
 	secured *tls.Config
+	pump    func() error // must run for the port to accept, until it is closed; nil where nothing must
 }
 
 func (l Listeners) check() error {
@@ -56,8 +57,7 @@ func (l Listeners) check() error {
 	return nil
 }
 
-// open binds the ports, all or none. The layout that lets a cluster's members in
-// alone, on one port for TLS and plain HTTP, will be a third case here.
+// open binds the ports, all or none.
 func (l Listeners) open(ctx context.Context) ([]listener, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (l Listeners) open(ctx context.Context) ([]listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := []listener{{ln, secured}}
+	open := []listener{{Listener: ln, secured: secured}}
 	if l.AcceptHTTP {
 		plain, err := listen(ctx, "--port", l.Port)
 		if err != nil {
@@ -145,7 +145,7 @@ func (s *service) serve(ctx context.Context, l listener) error {
 
 func (s *service) server(gate *gate) *http.Server {
 	return &http.Server{
-		Handler:                      s.route,
+		Handler:                      s.handler,
 		DisableGeneralOptionsHandler: true, // the route takes any method, and there is nothing else
 		ReadHeaderTimeout:            headerTimeout,
 		ReadTimeout:                  requestTimeout,

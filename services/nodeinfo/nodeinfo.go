@@ -13,16 +13,16 @@ package nodeinfo
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
+	"net/http"
 	"path/filepath"
 	"runtime"
 	"time"
 
 	"nvpair/internal/appdir"
+	"nvpair/internal/clustertrust"
 	"nvpair/internal/worker"
 	"nvpair/services/nodeinfo/hardware"
 	"nvpair/shared/discovery"
@@ -39,7 +39,8 @@ type Config struct {
 	// NodeID is reported as the node's uuid; empty is that of the data
 	// directory, or of ClusterDir's parent.
 	NodeID string
-	// ClusterDir is where the node's cluster lies; empty is the data directory's.
+	// ClusterDir is where the node's cluster lies. While the node is a member, only
+	// members are served; empty is to serve everybody.
 	ClusterDir string
 	Listeners  Listeners
 	// Machine is what is read; nil is this machine.
@@ -78,7 +79,7 @@ func (c *Config) define(fs *flag.FlagSet) {
 	fs.StringVar(&l.ClientCA, "client-ca", "", "PEM file of the authorities of client certificates, which are then required")
 	fs.BoolVar(&l.AcceptHTTP, "accept-http", false, "keep HTTP beside HTTPS")
 	fs.StringVar(&c.ClusterDir, "cluster-dir", "",
-		"the cluster's directory; its parent holds the node's identity (default in the data directory)")
+		"the cluster's directory: while the node is a member, only members are served; its parent holds the node's identity")
 	fs.StringVar(&c.NodeID, "node-id", "", "uuid to report (default that of the data directory)")
 }
 
@@ -89,9 +90,6 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := cfg.checkCluster(); err != nil {
-		return err
-	}
 	machine := cfg.Machine
 	if machine == nil {
 		m := hardware.New(hardware.Config{Log: cfg.Log})
@@ -100,8 +98,12 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	c := newCollector(machine)
 	c.prepare(ctx) // before the ports are bound (NI-5)
-	s := newService(cfg, id, c)
-	listeners, err := cfg.Listeners.open(ctx)
+	var trust *clustertrust.View
+	if cfg.ClusterDir != "" {
+		trust = clustertrust.Open(cfg.ClusterDir, cfg.Log)
+	}
+	s := newService(cfg, id, c, trust)
+	listeners, err := cfg.open(ctx, trust)
 	if err != nil {
 		return err
 	}
@@ -124,22 +126,16 @@ func (c *Config) identity() (string, error) {
 	return appdir.NodeID(base)
 }
 
-// checkCluster refuses to serve everybody where the caller asked for a gate that
-// this version does not have: on a member's machine the listener would have to
-// take pinned peers alone (NI-25). A node that is no member serves everybody.
-func (c *Config) checkCluster() error {
-	if c.ClusterDir == "" {
-		return nil
+// open binds the ports. A node that is told of its cluster serves its members alone,
+// whatever else it was told of certificates (NI-25).
+func (c *Config) open(ctx context.Context, trust *clustertrust.View) ([]listener, error) {
+	if trust == nil {
+		return c.Listeners.open(ctx)
 	}
-	_, err := os.Stat(filepath.Join(c.ClusterDir, "members.json"))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("look for the cluster's members: %w", err)
+	if l := c.Listeners; l.Cert != "" || l.Key != "" || l.ClientCA != "" {
+		c.Log.Warn("--cert, --key and --client-ca are ignored: --cluster-dir is given")
 	}
-	return fmt.Errorf("%s is a member's: this version cannot keep its inventory to the cluster; leave out --cluster-dir to serve everybody",
-		c.ClusterDir)
+	return openGated(ctx, c.Listeners.Port, trust)
 }
 
 // service is the worker.
@@ -148,25 +144,32 @@ type service struct {
 	link      *worker.Link
 	collector *collector
 	route     *route
+	handler   http.Handler // route, and what keeps it
 	observer  *observer
 }
 
-func newService(cfg Config, id string, c *collector) *service {
+func newService(cfg Config, id string, c *collector, trust *clustertrust.View) *service {
 	cfg.NoReady = true // NI-18
-	return &service{
+	s := &service{
 		log:       cfg.Log,
 		link:      worker.NewLink(cfg.Config),
 		collector: c,
 		route:     newRoute(id, c),
 		observer:  newObserver(),
 	}
+	s.handler = s.route
+	if trust != nil {
+		s.route.trust = trust
+		s.handler = members(trust, s.route)
+	}
+	return s
 }
 
 // run serves until ctx or the link ends, or a listener fails.
 func (s *service) run(ctx context.Context, listeners []listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, len(listeners)) // one each at most
+	failed := make(chan error, 2*len(listeners)) // at most: a port and what pumps it
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

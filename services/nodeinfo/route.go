@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nvpair/internal/clustertrust"
 	"nvpair/services/nodeinfo/hardware"
 	wire "nvpair/shared/nodeinfo"
 )
@@ -64,6 +65,7 @@ func (v *view) age(now time.Time) time.Duration {
 type route struct {
 	hostUUID  string
 	collector *collector
+	trust     *clustertrust.View             // where membership is read, if not nil; else the link tells it (NI-17)
 	cluster   atomic.Pointer[string]         // nil is unknown; written by the link's loop
 	services  atomic.Pointer[map[string]int] // nil is unknown; written by the link's loop
 }
@@ -91,6 +93,10 @@ func (r *route) info(now time.Time) wire.NodeInfo {
 	info := wire.NodeInfo{
 		GPUs: v.gpus, CPU: v.cpu, Memory: v.memory,
 		HostUUID: r.hostUUID, ClusterUUID: r.cluster.Load(),
+	}
+	if r.trust != nil {
+		self := r.trust.State().Self()
+		info.ClusterUUID = &self
 	}
 	if info.GPUs == nil {
 		info.GPUs = []wire.GPU{}

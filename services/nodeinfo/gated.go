@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeinfo
+
+import (
+	"context"
+	"net/http"
+
+	"nvpair/internal/clustertrust"
+	"nvpair/internal/splitlisten"
+)
+
+// openGated binds the one port of a node that keeps its inventory to its cluster's
+// members: TLS for them, plain HTTP for everybody while it is in no cluster (NI-25).
+func openGated(ctx context.Context, port int, trust *clustertrust.View) ([]listener, error) {
+	ln, err := listen(ctx, "--port", port)
+	if err != nil {
+		return nil, err
+	}
+	split := splitlisten.New(ln)
+	return []listener{{Listener: split.Plain(), pump: split.Serve}, {Listener: split.TLS(), secured: trust.Server()}}, nil
+}
+
+// members lets a request pass by the membership as it is now. So a node that joins
+// closes its inventory in place, and one that leaves opens it again.
+func members(trust *clustertrust.View, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		allowed := req.TLS == nil && !trust.Refresh().Clustered()
+		if req.TLS != nil {
+			_, err := trust.Caller(req.TLS)
+			allowed = err == nil
+		}
+		if !allowed {
+			http.Error(w, "forbidden: not a pinned cluster peer", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
