@@ -10,7 +10,7 @@
 // machine: a network namespace with nothing but a loopback interface, a host name, and a data directory. What a test
 // starts on a Host runs inside it and cannot collide with another test, another host or the real machine: ports,
 // multicast, addresses and abstract sockets are the host's own. The file system and the table of processes are shared.
-// NewBridge makes a LAN for hosts to be attached to.
+// NewBridge makes a LAN for hosts to be attached to, NewRouter a host that joins several.
 //
 // A test ends what it started. When it is over, each Host proves that no process is left in its namespace; one that is
 // left fails the test and is killed. If the test process itself dies, everything on its hosts is killed as well. The

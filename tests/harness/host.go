@@ -37,8 +37,9 @@ type Host struct {
 	stdin     io.Closer // of the holder, which ends with it
 	namespace string    // name of the network namespace
 
-	mu    sync.Mutex // guards procs
+	mu    sync.Mutex // guards the rest
 	procs []*Proc    // all that Start started, in that order
+	hosts string     // path of what SetNames wrote; "" if it did not
 }
 
 // NewHost makes a host. At the end of the test it proves that no process is left on it, and removes it.
@@ -96,7 +97,13 @@ func (h *Host) Command(bin string, args ...string) *exec.Cmd {
 	if err != nil {
 		h.t.Fatalf("command for host %s: %v", h.Name, err)
 	}
-	cmd := exec.Command(self, append([]string{enterMode, strconv.Itoa(h.HolderPID()), path}, args...)...)
+	holder := strconv.Itoa(h.HolderPID())
+	h.mu.Lock()
+	if h.hosts != "" {
+		holder += "@" + h.hosts
+	}
+	h.mu.Unlock()
+	cmd := exec.Command(self, append([]string{enterMode, holder, path}, args...)...)
 	cmd.Dir = h.Dir
 	cmd.Env = []string{
 		"NVPAIR_DATA_DIR=" + h.DataDir,

@@ -25,7 +25,9 @@ import (
 // First arguments that make the test executable a helper process.
 const (
 	holderMode = "harness-holder" // host name: keeps the namespaces of a host alive
-	enterMode  = "harness-enter"  // holder's pid and maybe ":user", program, arguments: runs a program inside a host
+	// holder's pid and maybe "@" and a file for /etc/hosts and maybe ":user", program, arguments: runs a program inside a
+	// host
+	enterMode = "harness-enter"
 )
 
 // exitNotEntered is the exit status of a program that could not be started inside its host.
@@ -102,8 +104,14 @@ func loopbackUp() error {
 func enter(holder string, program []string) error {
 	runtime.LockOSThread()
 	holder, user, other := strings.Cut(holder, ":")
+	holder, hosts, named := strings.Cut(holder, "@")
 	for _, kind := range []string{"net", "uts"} {
 		if err := joinNamespace("/proc/" + holder + "/ns/" + kind); err != nil {
+			return err
+		}
+	}
+	if named {
+		if err := mountHosts(hosts); err != nil {
 			return err
 		}
 	}
