@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// appearWithin bounds the time from a start to being seen.
-	appearWithin = 15 * time.Second
+	// appearWithin bounds the time from a start, or from a question that is asked again, to being seen, and from a goodbye
+	// to being forgotten.
+	appearWithin = 30 * time.Second
 	// followWithin bounds the time from a change of the network to being seen there: two seconds, and what a busy machine
 	// adds. No timer is as short (DI-107).
 	followWithin = 9 * time.Second
@@ -37,9 +38,11 @@ type node struct {
 
 // available is a node as a client sees it.
 type available struct {
-	ID        string `json:"id"`
-	HostUUID  string `json:"hostUuid"`
-	IPAddress string `json:"ipAddress"`
+	ID          string   `json:"id"`
+	HostUUID    string   `json:"hostUuid"`
+	IPAddress   string   `json:"ipAddress"`
+	IPAddresses []string `json:"ipAddresses"` // with two or more
+	Port        int      `json:"port"`        // of its node-info, 0 while it has told none
 }
 
 // startNode starts a tree on a host and subscribes to its nodes.
@@ -72,7 +75,25 @@ func (n *node) names() []string {
 func (n *node) sees(within time.Duration, names ...string) {
 	n.t.Helper()
 	slices.Sort(names)
-	harness.Eventually(n.t, within, n.Name+" to know other nodes", func() bool { return slices.Equal(names, n.names()) })
+	var last []string
+	defer func() {
+		if n.t.Failed() {
+			n.t.Logf("%s knows %q instead of %q", n.Name, last, names)
+		}
+	}()
+	harness.Eventually(n.t, within, n.Name+" to know other nodes", func() bool {
+		last = n.names()
+		return slices.Equal(names, last)
+	})
+}
+
+// knowsPorts waits until every node that it knows has told where its node-info is: the first records of a node that
+// starts lack it, and one of which nothing else was heard cannot be asked whether it lives.
+func (n *node) knowsPorts() {
+	n.t.Helper()
+	harness.Eventually(n.t, appearWithin, n.Name+" to know the services of other nodes", func() bool {
+		return !slices.ContainsFunc(n.nodes(), func(other available) bool { return other.Port == 0 })
+	})
 }
 
 // three are three nodes on a bridge that know each other.
@@ -86,6 +107,7 @@ func three(t *testing.T) (bridge *harness.Bridge, nodes []*node) {
 	}
 	for _, n := range nodes {
 		n.sees(appearWithin, "alpha", "beta", "gamma")
+		n.knowsPorts()
 	}
 	return bridge, nodes
 }
@@ -149,30 +171,19 @@ func TestBlockedMulticastRemovesNobody(t *testing.T) {
 func TestAFrozenMachineIsNotForgottenAndAKilledOneIs(t *testing.T) {
 	t.Parallel()
 	_, nodes := three(t)
-	for _, p := range nodes[1].Processes() {
-		require.NoError(t, syscall.Kill(p.PID, syscall.SIGKILL))
-	}
+	nodes[1].kill()
 	frozen := nodes[2].Processes()
-	for _, p := range frozen {
-		require.NoError(t, syscall.Kill(p.PID, syscall.SIGSTOP))
-	}
+	signal(t, frozen, syscall.SIGSTOP)
+	t.Cleanup(func() { signal(t, frozen, syscall.SIGCONT) }) // it would not end otherwise
 	nodes[0].sees(evictWithin, "alpha", "gamma")
-	for _, p := range frozen {
-		require.NoError(t, syscall.Kill(p.PID, syscall.SIGCONT))
-	}
+	signal(t, frozen, syscall.SIGCONT)
 	nodes[2].sees(evictWithin, "alpha", "gamma")
 }
 
 func TestAMachineIsKnownByTheAddressAPersonWouldGive(t *testing.T) {
 	t.Parallel()
 	bridge := harness.NewBridge(t)
-	laptop, desk := harness.NewHost(t, "laptop"), harness.NewHost(t, "desk")
-	laptop.IP("link add docker0 type bridge", "addr add 172.17.0.1/16 dev docker0", "link set docker0 up",
-		"link add br-12ab type bridge", "addr add 172.18.0.1/16 dev br-12ab", "link set br-12ab up",
-		"link add cni0 type bridge", "addr add 10.42.0.1/24 dev cni0", "link set cni0 up",
-		"link add wg0 type bridge", "addr add 10.8.0.2/24 dev wg0", "link set wg0 up",
-		"link add tailscale0 type bridge", "addr add 100.101.102.103/32 dev tailscale0", "link set tailscale0 up")
-	bridge.Attach(laptop, "192.168.7.1/24")
+	laptop, desk := newLaptop(t, bridge), harness.NewHost(t, "desk")
 	bridge.Attach(desk, "192.168.7.2/24")
 	startNode(t, laptop)
 	d := startNode(t, desk)
