@@ -87,7 +87,7 @@ func (n *node) lists(want string) {
 			n.t.Logf("nvpair nodes prints\n%s", last)
 		}
 	}()
-	harness.Eventually(n.t, appearWithin, "nvpair nodes to print\n"+want, func() bool {
+	eventually(n.t, appearWithin, "nvpair nodes to print\n"+want, func() bool {
 		last = n.listed("nodes")
 		return last == want
 	})

@@ -94,16 +94,12 @@ func (a *attacker) send(answers ...dns.RR) {
 	require.NoError(a.t, err)
 }
 
-// every does something at that interval until the test's time for it is over, and fails the test when ok does not hold.
-func every(t *testing.T, interval, d time.Duration, do func(), ok func()) {
+// whileSaying says something again and again for a time, in which ok must not fail the test.
+func whileSaying(t *testing.T, d time.Duration, say, ok func()) {
 	t.Helper()
 	began := time.Now()
-	var next time.Time
-	harness.Eventually(t, d+time.Minute, "the time to pass", func() bool {
-		if now := time.Now(); now.After(next) {
-			next = now.Add(interval)
-			do()
-		}
+	eventually(t, d+evictWithin, "the time to pass", func() bool {
+		say()
 		ok()
 		return time.Since(began) > d
 	})

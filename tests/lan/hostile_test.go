@@ -102,7 +102,7 @@ func TestAFloodOfRecordsPushesNobodyOut(t *testing.T) {
 	gamma := harness.NewHost(t, "gamma")
 	mallory.bridge.Attach(gamma, "192.168.7.3/24")
 	late := startNode(t, gamma)
-	harness.Eventually(t, appearWithin, "a new node to be let in", func() bool {
+	eventually(t, appearWithin, "a new node to be let in", func() bool {
 		return alpha.knows("gamma").Port != 0 && late.knows("alpha").Port != 0
 	})
 	flood(10_000)
@@ -118,14 +118,14 @@ func TestAFloodOfRecordsPushesNobodyOut(t *testing.T) {
 func TestAForgedGoodbyeRemovesNobody(t *testing.T) {
 	t.Parallel()
 	mallory, alpha, beta := attacked(t)
-	every(t, 200*time.Millisecond, 10*time.Second, func() { mallory.sayGoodbye("beta") }, func() { alpha.staysAt(beta, "192.168.7.2") })
+	whileSaying(t, 10*time.Second, func() { mallory.sayGoodbye("beta") }, func() { alpha.staysAt(beta, "192.168.7.2") })
 }
 
 func TestACopiedRecordMovesNobody(t *testing.T) {
 	t.Parallel()
 	mallory, alpha, beta := attacked(t)
 	copied := []string{"v=1", "uuid=" + beta.uuid(), "ip=" + attackerIP, "ni=14318"}
-	every(t, 200*time.Millisecond, 20*time.Second, func() { mallory.say("beta", attackerIP, copied...) },
+	whileSaying(t, 20*time.Second, func() { mallory.say("beta", attackerIP, copied...) },
 		func() { alpha.staysAt(beta, "192.168.7.2") })
 }
 
@@ -147,7 +147,7 @@ func TestBadAnswersOfOneMachineHarmNoOther(t *testing.T) {
 	}
 	pid, _ := alpha.scanner()
 	before := kilobytes(t, pid)
-	every(t, time.Second, 40*time.Second, func() { // over two sweeps
+	whileSaying(t, 40*time.Second, func() { // over two sweeps
 		for i := range txt {
 			mallory.say(fmt.Sprintf("bad%d", i), attackerIP, txt[i]...)
 		}

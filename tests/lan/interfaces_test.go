@@ -31,7 +31,7 @@ func TestAMachineGainsASecondNetworkAndLosesTheFirst(t *testing.T) {
 	right.Attach(alpha, "192.168.2.1/24")
 	a.sees(appearWithin+noticedWithin, "alpha", "beta", "gamma")
 	c.sees(appearWithin, "alpha", "gamma") // not beta: alpha is no router
-	harness.Eventually(t, appearWithin, "both addresses of alpha in gamma's list", func() bool {
+	eventually(t, appearWithin, "both addresses of alpha in gamma's list", func() bool {
 		return slices.Equal([]string{"192.168.1.1", "192.168.2.1"}, slices.Sorted(slices.Values(c.knows("alpha").IPAddresses)))
 	})
 	require.Equal(t, "192.168.2.2", a.knows("gamma").IPAddress)
@@ -39,7 +39,7 @@ func TestAMachineGainsASecondNetworkAndLosesTheFirst(t *testing.T) {
 	require.Equal(t, []string{"alpha", "beta"}, b.names())
 
 	left.Detach(alpha)
-	harness.Eventually(t, noticedWithin+appearWithin, "the remaining address of alpha in gamma's list", func() bool {
+	eventually(t, noticedWithin+appearWithin, "the remaining address of alpha in gamma's list", func() bool {
 		n := c.knows("alpha")
 		return n.IPAddress == "192.168.2.1" && len(n.IPAddresses) == 0
 	})

@@ -28,6 +28,23 @@ const (
 	evictWithin = 4 * time.Minute
 )
 
+// lookEvery is how often lists are looked at: a hundred times a second would be a load of its own.
+const lookEvery = 200 * time.Millisecond
+
+// eventually is harness.Eventually with fewer looks.
+func eventually(t *testing.T, d time.Duration, what string, cond func() bool) {
+	t.Helper()
+	var next time.Time
+	harness.Eventually(t, d, what, func() bool {
+		now := time.Now()
+		if now.Before(next) {
+			return false
+		}
+		next = now.Add(lookEvery)
+		return cond()
+	})
+}
+
 // node is a machine with a tree.
 type node struct {
 	*harness.Host
@@ -81,7 +98,7 @@ func (n *node) sees(within time.Duration, names ...string) {
 			n.t.Logf("%s knows %q instead of %q", n.Name, last, names)
 		}
 	}()
-	harness.Eventually(n.t, within, n.Name+" to know other nodes", func() bool {
+	eventually(n.t, within, n.Name+" to know other nodes", func() bool {
 		last = n.names()
 		return slices.Equal(names, last)
 	})
@@ -91,7 +108,7 @@ func (n *node) sees(within time.Duration, names ...string) {
 // starts lack it, and one of which nothing else was heard cannot be asked whether it lives.
 func (n *node) knowsPorts() {
 	n.t.Helper()
-	harness.Eventually(n.t, appearWithin, n.Name+" to know the services of other nodes", func() bool {
+	eventually(n.t, appearWithin, n.Name+" to know the services of other nodes", func() bool {
 		return !slices.ContainsFunc(n.nodes(), func(other available) bool { return other.Port == 0 })
 	})
 }
@@ -151,7 +168,7 @@ func TestBlockedMulticastRemovesNobody(t *testing.T) {
 	bridge.BlockMulticast(late, true)
 	started := time.Now()
 	d := startNode(t, late)
-	harness.Eventually(t, 2*evictWithin, "more than a minute to pass", func() bool {
+	eventually(t, 2*evictWithin, "more than a minute to pass", func() bool {
 		for _, n := range nodes {
 			require.Equal(t, []string{"alpha", "beta", "gamma"}, n.names(), n.Name)
 		}
@@ -199,7 +216,7 @@ func TestAChangeOfAddressIsFollowed(t *testing.T) {
 	t.Parallel()
 	_, nodes := three(t)
 	nodes[1].IP("addr del 192.168.7.2/24 dev eth0", "addr add 192.168.7.22/24 brd + dev eth0")
-	harness.Eventually(t, followWithin, "the new address", func() bool {
+	eventually(t, followWithin, "the new address", func() bool {
 		return slices.ContainsFunc(nodes[0].nodes(), func(n available) bool { return n.ID == "beta" && n.IPAddress == "192.168.7.22" })
 	})
 }

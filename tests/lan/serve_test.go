@@ -41,7 +41,7 @@ func serveNode(t *testing.T, h *harness.Host) *node {
 		n.proc.AwaitExit(goneWithin)
 	})
 	var conn net.Conn
-	harness.Eventually(t, patience, "a node at the control socket of "+h.Name, func() bool {
+	eventually(t, patience, "a node at the control socket of "+h.Name, func() bool {
 		sockets, err := filepath.Glob(filepath.Join(h.Dir, "run", "nvpair", "*.sock"))
 		if err != nil || len(sockets) != 1 {
 			return n.proc.Exited()
@@ -106,7 +106,7 @@ func (n *node) findsGiven(id, what string, ok func(manualnodes.Status) bool) {
 			n.t.Logf("%s as %s knows it: %+v", id, n.Name, last)
 		}
 	}()
-	harness.Eventually(n.t, probedWithin, id+" "+what, func() bool {
+	eventually(n.t, probedWithin, id+" "+what, func() bool {
 		last = n.given(id)
 		return ok(last)
 	})
@@ -165,7 +165,7 @@ func (n *node) awaitAnswer(model string) {
 			n.t.Logf("the last answer for %s: %s", model, last)
 		}
 	}()
-	harness.Eventually(n.t, probedWithin, "an answer of "+model, func() bool {
+	eventually(n.t, probedWithin, "an answer of "+model, func() bool {
 		resp, err := client.Post("http://127.0.0.1:11434/v1/chat/completions", "application/json",
 			strings.NewReader(`{"model":"`+model+`","messages":[{"role":"user","content":"hello"}]}`))
 		if err != nil {

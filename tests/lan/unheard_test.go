@@ -30,7 +30,7 @@ func TestNodesThatNeverHeardEachOtherStayByAddress(t *testing.T) {
 	a.findsGiven("beta", "to be beta", isPeer(b.uuid()))
 	b.findsGiven("alpha", "to be alpha", isPeer(a.uuid()))
 	began := time.Now()
-	harness.Eventually(t, 2*evictWithin, "more than a minute of silence to pass", func() bool {
+	eventually(t, 2*evictWithin, "more than a minute of silence to pass", func() bool {
 		require.Equal(t, available{ID: "beta", HostUUID: b.uuid(), IPAddress: "192.168.7.2", Port: 14318}, a.knows("beta"))
 		require.Equal(t, available{ID: "alpha", HostUUID: a.uuid(), IPAddress: "192.168.7.1", Port: 14318}, b.knows("alpha"))
 		return time.Since(began) > 90*time.Second

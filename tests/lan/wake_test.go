@@ -43,7 +43,7 @@ func TestAMachineThatWakesFromSleepIsBackAtOnce(t *testing.T) {
 	all := []string{"alpha", "beta", "gamma"}
 	nodes[0].sees(appearWithin, all...)
 	nodes[1].sees(appearWithin, all...)
-	harness.Eventually(t, time.Minute, "two sweeps to pass", func() bool {
+	eventually(t, time.Minute, "two sweeps to pass", func() bool {
 		for _, n := range nodes {
 			require.Equal(t, all, n.names(), "%s has lost one that lives", n.Name)
 		}
