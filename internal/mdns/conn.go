@@ -162,7 +162,7 @@ func (c *Conn) Browse(serviceType string, report func(Sighting)) (*Browser, erro
 
 // Query asks on every link for everything of the type, once Run runs; calls before
 // that count as one. On a link where another host asked the same within the last
-// second nothing is asked, because the answers to that are for all, but not twice
+// two seconds nothing is asked, because the answers to that are for all, but not twice
 // in succession: not every host may hear the other one.
 func (b *Browser) Query() {
 	b.conn.mu.Lock()

@@ -134,7 +134,7 @@ func (l *link) askedByAnother(name string, now time.Time) bool {
 	if !ok {
 		return false
 	}
-	h.used = !h.used && now.Sub(h.at) < oneSecond
+	h.used = !h.used && now.Sub(h.at) < askedFor
 	l.heard[name] = h
 	return h.used
 }
