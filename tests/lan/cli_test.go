@@ -58,8 +58,11 @@ shelf  192.168.7.3  0s  ollama 1
 		Nodes  []discovery.AvailableNode
 		Manual []manualnodes.Status
 	}
-	require.NoError(t, json.Unmarshal([]byte(n.listed("nodes", "--json")), &all))
-	require.Len(t, all.Nodes, 3)
+	eventually(t, appearWithin, "nvpair nodes --json to tell the same", func() bool {
+		all.Nodes, all.Manual = nil, nil
+		require.NoError(t, json.Unmarshal([]byte(n.listed("nodes", "--json")), &all))
+		return len(all.Nodes) == 3 && all.Nodes[0].Name == "desk"
+	})
 	for i, want := range []struct{ name, uuid, address string }{
 		{"desk", d.uuid(), "192.168.7.2"}, {"laptop", n.uuid(), "192.168.7.1"}, {"shelf", "shelf", "192.168.7.3"},
 	} {
@@ -101,7 +104,7 @@ func (n *node) listed(args ...string) string {
 	require.Equal(n.t, []any{0, ""}, []any{code, diagnostics}, "nvpair %q", args)
 	out = regexp.MustCompile(` +\n`).ReplaceAllString(out, "\n")
 	out = regexp.MustCompile(`  +`).ReplaceAllString(out, "  ")
-	return regexp.MustCompile(`\b\d+s\b`).ReplaceAllString(out, "0s")
+	return regexp.MustCompile(`\b(\d+m)?\d+s\b`).ReplaceAllString(out, "0s")
 }
 
 func TestARestartedMachineHasItsNodesAgain(t *testing.T) {
