@@ -107,7 +107,8 @@ func (f *facades) aliasConflict(own engine.Engine, port int) string {
 		if e.ID != own.ID && (alias == e.FacadePort || alias == f.savedPort(e)) {
 			return e.DisplayName + "'s facade"
 		}
-		for _, p := range f.b.manifests.ports(e.ID) {
+		for _, m := range f.b.manifests.attached(e.ID) {
+			p := m.port()
 			if p == alias {
 				return "an engine of a manifest"
 			}

@@ -78,7 +78,11 @@ func (f *facades) keep(ctx context.Context, l *workerLink, s *facadeState) {
 // All are asked at once, so that a silent one delays nothing.
 func (f *facades) healthyPorts(ctx context.Context, probe *http.Client, s *facadeState) []int {
 	// An engine on its stock port, which then kept the facade from it, is one too.
-	ports := append([]int{s.engine.BasePort, s.engine.FacadePort}, f.b.manifests.ports(s.engine.ID)...)
+	ports := []int{s.engine.BasePort, s.engine.FacadePort}
+	attached := f.b.manifests.attached(s.engine.ID)
+	for _, m := range attached {
+		ports = append(ports, m.port())
+	}
 	seen := make([]sighting, len(ports))
 	var wg sync.WaitGroup
 	for i, port := range ports {
@@ -87,7 +91,13 @@ func (f *facades) healthyPorts(ctx context.Context, probe *http.Client, s *facad
 		}
 	}
 	wg.Wait()
-	return s.judge(ports, seen)
+	healthy := s.judge(ports, seen)
+	if ctx.Err() == nil {
+		f.b.manifests.judge(s.engine.ID, attached, func(port int) bool { return slices.Contains(healthy, port) }, func(port int) bool {
+			return f.isOwnPort(port) || port >= discovery.PortNodeInfo && port <= discovery.PortLast
+		})
+	}
+	return healthy
 }
 
 // judge returns the ports that count as healthy, and keeps what was seen.

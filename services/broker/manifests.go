@@ -34,10 +34,13 @@ type manifests struct {
 	mu       sync.Mutex // guards the rest; the files are small and read under it, by the facades' loops only
 	stamp    string     // of the directory as last read
 	found    []manifest
-	standing map[string]string // what is wrong, by the id of the service error that says so
+	standing map[string]string    // what is wrong, by the id of the service error that says so
+	unserved map[string]*unserved // engines of manifests that are not there, by file; see unserved.go
 }
 
 type manifest struct {
+	file string
+
 	Engine     string          `json:"engine"`
 	Dialect    string          `json:"dialect"` // ollama or openai
 	AttachOnly bool            `json:"attach_only"`
@@ -52,7 +55,7 @@ type manifestRuntime struct {
 }
 
 func newManifests(b *Broker) *manifests {
-	return &manifests{b: b, dir: filepath.Join(b.cfg.DataDir, "engines"), standing: make(map[string]string)}
+	return &manifests{b: b, dir: filepath.Join(b.cfg.DataDir, "engines"), standing: make(map[string]string), unserved: make(map[string]*unserved)}
 }
 
 // port is the manifest's port on this platform.
@@ -63,9 +66,10 @@ func (m manifest) port() int {
 	return m.Runtime.Port
 }
 
-// ports returns where engines that speak the dialect of that facade may be.
-func (m *manifests) ports(engineID string) []int {
-	ports, raise, lower := m.refresh(map[string]string{"ollama": "ollama", "lmstudio": "openai"}[engineID])
+// attached returns the attach-only manifests of engines that speak the dialect of
+// that facade.
+func (m *manifests) attached(engineID string) []manifest {
+	list, raise, lower := m.refresh(dialectOf(engineID))
 	for id, message := range raise {
 		m.b.cfg.Log.Warn("engine manifest ignored", "err", message)
 		m.b.funnel.raise(serviceerror.ServiceError{
@@ -75,13 +79,21 @@ func (m *manifests) ports(engineID string) []int {
 	for _, id := range lower {
 		m.b.funnel.lower(id)
 	}
-	return ports
+	return list
+}
+
+// dialectOf is that of a facade, by its engine.
+func dialectOf(engineID string) string {
+	if engineID == "lmstudio" {
+		return "openai"
+	}
+	return engineID
 }
 
 // refresh reads the manifests again if a file was added, changed or removed, and
-// returns the ports of that dialect and what service errors begin and end. A bad
-// file is one service error and disturbs no other (DEC-16).
-func (m *manifests) refresh(dialect string) (ports []int, raise map[string]string, lower []string) {
+// returns those of that dialect and what service errors begin and end. A bad file is
+// one service error and disturbs no other (DEC-16).
+func (m *manifests) refresh(dialect string) (list []manifest, raise map[string]string, lower []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if names, stamp, ok := m.scan(); ok && stamp != m.stamp {
@@ -97,10 +109,10 @@ func (m *manifests) refresh(dialect string) (ports []int, raise map[string]strin
 	}
 	for _, f := range m.found {
 		if f.AttachOnly && f.Dialect == dialect {
-			ports = append(ports, f.port())
+			list = append(list, f)
 		}
 	}
-	return ports, raise, lower
+	return list, raise, lower
 }
 
 // readAll replaces what was found and returns what is wrong, by error id.
@@ -118,6 +130,7 @@ func (m *manifests) readAll(names []string) (wrong map[string]string) {
 		case err != nil:
 			wrong["engine-manager:manifest-invalid:"+name] = fmt.Sprintf("engine manifest %s is ignored: %v", name, err)
 		default:
+			f.file = name
 			m.found = append(m.found, f)
 		}
 	}

@@ -282,8 +282,24 @@ func TestThisNodeIsNoNodeOfItself(t *testing.T) {
 		_, st := c.add(`{"address":"me"}`)
 		require.True(t, st.Local && !st.Peer && !st.OllamaUp && !st.LMStudioUp)
 		require.Contains(t, st.Error, "this machine itself")
+		require.Contains(t, c.next(), `"errors:report","params":{"id":"manual-nodes:probe-failed:manual:me","message":"Node manual:me at me is not used: `+
+			`this is the address of this machine itself, whose own engines are found without being added. Remove it, or add it again `)
 		<-time.After(time.Minute)
-		c.quiet() // nobody need be told
+		c.quiet() // once
+
+		n.set("me:14318/v1/node-info", info(`,"hostUuid":"`+uuid+`"`)) // the address went to another machine
+		const clear = `{"jsonrpc":"2.0","method":"errors:clear","params":{"id":"manual-nodes:probe-failed:manual:me"}}`
+		c.expect(clear)
+		require.True(t, c.event("node/updated").Peer)
+		n.set("me:14318/v1/node-info", info(`,"hostUuid":"`+ownUUID+`"`))
+		c.event("node/updated")
+		require.Contains(t, c.next(), "is not used")
+		n.drop("me:14318/v1/node-info")
+		for _, port := range []string{"11434/", "1234/v1/models"} {
+			n.drop("me:" + port)
+		}
+		require.False(t, c.event("node/updated").Local)
+		require.Contains(t, c.next(), "has not answered", "another matter")
 		c.stop()
 	})
 }

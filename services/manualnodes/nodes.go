@@ -22,6 +22,9 @@ const (
 	// reportAfter is how many probes in a row must have failed before a person is
 	// told (MN-27).
 	reportAfter = 3
+	// reportSelfAfter is the same for a node that turns out to be this machine. A
+	// client that takes such an addition back does so at once.
+	reportSelfAfter = 2
 )
 
 // node is one node and what its probes found. service.mu guards it.
@@ -41,6 +44,7 @@ type node struct {
 	since    time.Time // end of the first of them
 	// mayStand: the store may hold a report about this node.
 	reported, mayStand bool
+	self               int  // probes in a row that found this machine itself
 	peer               bool // it was one when it was last asked, or is not to be asked as anything else
 }
 
@@ -60,7 +64,7 @@ func (s *service) takeLocked(e saved) wire.Status {
 		if n.mayStand {
 			s.emit(serviceerror.MethodClear, serviceerror.Clear{ID: wire.ErrorID(e.ID)})
 		}
-		n.probed, n.answered, n.failures, n.reported, n.mayStand = time.Time{}, time.Time{}, 0, false, false
+		n.probed, n.answered, n.failures, n.reported, n.mayStand, n.self = time.Time{}, time.Time{}, 0, false, false, 0
 	}
 	n.saved, n.peer = e, false
 	if !n.told {
@@ -204,8 +208,20 @@ func differs(a, b *wire.Status) bool {
 		!bytes.Equal(a.GPUs, b.GPUs) || !bytes.Equal(a.CPU, b.CPU) || !bytes.Equal(a.Memory, b.Memory)
 }
 
-// judgeLocked tells a person of a node that stays silent, and of its return.
+// judgeLocked tells a person of a node that stays silent or is this machine itself,
+// and when that is over.
 func (s *service) judgeLocked(n *node) {
+	if n.status.Error == errSelf {
+		n.answered, n.failures = n.probed, 0
+		if n.self++; n.self == reportSelfAfter {
+			s.reportLocked(n, selfText(n))
+		}
+		return
+	}
+	if n.self >= reportSelfAfter {
+		n.reported = false // what comes next is another matter
+	}
+	n.self = 0
 	if reachable(&n.status) || n.status.Local {
 		n.answered, n.failures, n.reported = n.probed, 0, false
 		if n.mayStand {
@@ -220,9 +236,13 @@ func (s *service) judgeLocked(n *node) {
 	if n.failures < reportAfter || n.reported {
 		return
 	}
+	s.reportLocked(n, silentText(n, time.Since(n.since)))
+}
+
+func (s *service) reportLocked(n *node, text string) {
 	n.reported, n.mayStand = true, true
 	s.emit(serviceerror.MethodReport, serviceerror.ServiceError{
-		ID: wire.ErrorID(n.saved.ID), Message: silentText(n, time.Since(n.since)),
+		ID: wire.ErrorID(n.saved.ID), Message: text,
 		Severity: serviceerror.SeverityWarning, Action: serviceerror.ActionNone,
 	})
 }
@@ -235,4 +255,9 @@ func silentText(n *node, silent time.Duration) string {
 		text += " If its address has changed, add it again by the current one, or better by its host name."
 	}
 	return text
+}
+
+func selfText(n *node) string {
+	return fmt.Sprintf("Node %s at %s is not used: %s. Remove it, or add it again by the address of the machine that is meant.",
+		cmp.Or(n.saved.Name, n.saved.ID), n.saved.Address, n.status.Error)
 }

@@ -161,6 +161,18 @@ func TestAnEngineOfAManifestIsFoundWhileTheNodeRuns(t *testing.T) {
 	})
 	require.NoError(t, os.Remove(filepath.Join(dir, "bad.json")))
 	c.Await("errors:update", inferenceWithin, func(raw json.RawMessage) bool { return string(raw) == "[]" })
+
+	loop := filepath.Join(dir, "loop.json") // to a facade of this node
+	require.NoError(t, os.WriteFile(loop, []byte(`{"engine":"loop","dialect":"openai","attach_only":true,"runtime":{"port":11434}}`), 0o600))
+	c.Await("errors:update", inferenceWithin, func(raw json.RawMessage) bool {
+		return strings.Contains(string(raw), "names port 11434, at which nvpair itself serves")
+	})
+	require.NoError(t, os.WriteFile(loop, []byte(`{"engine":"loop","dialect":"openai","attach_only":true,"runtime":{"port":18081}}`), 0o600))
+	c.Await("errors:update", 2*inferenceWithin, func(raw json.RawMessage) bool {
+		return strings.Contains(string(raw), "no engine answers at port 18081")
+	})
+	startEngine(t, h, "127.0.0.1:18081", "--dialect", "lmstudio", "--models", "other")
+	c.Await("errors:update", inferenceWithin, func(raw json.RawMessage) bool { return string(raw) == "[]" })
 }
 
 func TestTwoEnginesOfOneDialectServeOnOneMachine(t *testing.T) {
