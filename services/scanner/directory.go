@@ -28,6 +28,8 @@ type directory struct {
 // entry is one node.
 type entry struct {
 	node    discovery.DirectoryNode
+	ranked  []string // its addresses in its own order
+	at      string   // of them, the one at which it proved to be itself last
 	entered time.Time
 	claimed string // cluster uuid of its record; its node-info's word counts for more
 	proven  bool   // its node-info answered under its uuid
@@ -45,17 +47,18 @@ func (d *directory) put(n discovery.DirectoryNode) (changed bool) {
 	defer d.mu.Unlock()
 	e, known := d.entries[n.HostUUID]
 	if !known {
-		e = &entry{node: n, entered: time.Now(), claimed: n.ClusterUUID, static: staticOf(nil, nil, nil)}
+		e = &entry{node: n, ranked: n.IPs, entered: time.Now(), claimed: n.ClusterUUID, static: staticOf(nil, nil, nil)}
 		d.judgeLocked(&e.node)
 		d.entries[n.HostUUID] = e
 		d.tellLocked(discovery.NotifyNodeDiscovered, e)
 		return true
 	}
 	old := &e.node
-	if old.Name == n.Name && slices.Equal(old.IPs, n.IPs) && maps.Equal(old.Services, n.Services) && e.claimed == n.ClusterUUID {
+	if old.Name == n.Name && slices.Equal(e.ranked, n.IPs) && maps.Equal(old.Services, n.Services) && e.claimed == n.ClusterUUID {
 		return false
 	}
-	old.Name, old.IP, old.IPs, old.Services = n.Name, n.IP, n.IPs, n.Services
+	old.Name, old.Services, e.ranked = n.Name, n.Services, n.IPs
+	e.orderLocked()
 	if e.claimed != n.ClusterUUID {
 		e.claimed, old.ClusterUUID = n.ClusterUUID, n.ClusterUUID
 		d.judgeLocked(old)
@@ -73,19 +76,51 @@ func (d *directory) learn(uuid string, i inventory) {
 	if e == nil {
 		return
 	}
-	e.proven = e.proven || i.hostUUID == uuid // one that does not say who it is proves nothing
 	n := &e.node
+	var moved bool
+	if i.hostUUID == uuid { // one that does not say who it is proves nothing
+		e.proven, e.at = true, i.at
+		moved = e.orderLocked()
+	}
 	cluster := n.ClusterUUID
 	if i.clusterUUID != nil {
 		cluster = *i.clusterUUID
 	}
-	same := cluster == n.ClusterUUID && i.static == e.static
+	same := !moved && cluster == n.ClusterUUID && i.static == e.static
 	e.static = i.static
 	n.ClusterUUID, n.GPUs, n.CPU, n.Memory = cluster, i.gpus, i.cpu, i.memory
 	d.judgeLocked(n)
 	if !same {
 		d.tellLocked(discovery.NotifyNodeUpdated, e)
 	}
+}
+
+// orderLocked puts the address in front at which the node proved to be itself: a
+// record alone must not send everybody to another one first. The others stay in the
+// node's own order (DI-29). It reports whether that is a change.
+func (e *entry) orderLocked() (changed bool) {
+	ips := e.ranked
+	if len(ips) > 0 && ips[0] != e.at && slices.Contains(ips, e.at) {
+		ips = append([]string{e.at}, slices.DeleteFunc(slices.Clone(ips), func(ip string) bool { return ip == e.at })...)
+	}
+	changed = !slices.Equal(ips, e.node.IPs)
+	e.node.IPs, e.node.IP = ips, ""
+	if len(ips) > 0 {
+		e.node.IP = ips[0]
+	}
+	return changed
+}
+
+// preferred returns the first of a node's addresses in its own order, if it proved
+// to be itself at another one.
+func (d *directory) preferred(uuid string) (ip string, other bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[uuid]
+	if e == nil || e.at == "" || len(e.ranked) == 0 || e.ranked[0] == e.at {
+		return "", false
+	}
+	return e.ranked[0], true
 }
 
 // learnModels applies what a node's engine manager said, unless the node was

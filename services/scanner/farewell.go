@@ -22,6 +22,11 @@ func (p *peers) farewell(instance string) {
 		// where it last could be.
 		asked := known.asked
 		if !probeable(asked) {
+			// It never could be asked, so nobody can have used it, and if it lives it
+			// is heard again.
+			if !p.dir.isProven(uuid) {
+				p.dropLocked(uuid)
+			}
 			continue
 		}
 		known.leaving = true
@@ -63,5 +68,8 @@ const goneAfter = 2
 // farewellProbes is when a node that said goodbye is asked, each after the one
 // before: its services end beside its goodbye, not before it.
 func farewellProbes() []time.Duration {
-	return []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond, time.Second}
+	return []time.Duration{
+		200 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond, time.Second,
+		1500 * time.Millisecond, time.Second, // a worker may take three seconds to end
+	}
 }

@@ -32,6 +32,7 @@ const (
 
 // inventory is what a node-info says.
 type inventory struct {
+	at          string // the address at which it was asked
 	hostUUID    string
 	clusterUUID *string // nil when it did not say: that is not "none" (DI-89)
 	said        nodeinfo.NodeInfo
@@ -95,6 +96,7 @@ func (i *infos) of(ctx context.Context, n discovery.DirectoryNode) (inventory, e
 // for the one that was meant.
 func (i *infos) ask(ctx context.Context, ip string, port int, want string) (inventory, error) {
 	got, err := i.get(ctx, ip, port)
+	got.at = ip
 	if err == nil && got.hostUUID != "" && got.hostUUID != want {
 		return got, fmt.Errorf("%w: %s", errOther, got.hostUUID)
 	}

@@ -31,6 +31,7 @@ func (s *service) fresh(uuid string) {
 			s.takeModels(s.ctx, s.self.local())
 		case known:
 			s.enrich(s.ctx, n)
+			s.prefer(s.ctx, n)
 			s.supersede(n)
 			if n, known = s.directory.node(uuid); known { // its node-info says in which cluster it is
 				s.takeModels(s.ctx, n)
@@ -49,6 +50,20 @@ func (s *service) enrich(ctx context.Context, n discovery.DirectoryNode) {
 	}
 	s.evidence.answers(n.HostUUID)
 	s.directory.learn(n.HostUUID, got.described())
+}
+
+// prefer asks a node at the address that it would rather be asked at than where it
+// answers now. If it is itself there too, that address is used from then on.
+func (s *service) prefer(ctx context.Context, n discovery.DirectoryNode) {
+	ip, other := s.directory.preferred(n.HostUUID)
+	if !other {
+		return
+	}
+	got, err := s.infos.ask(ctx, ip, n.Services[discovery.ServiceNodeInfo].Port, n.HostUUID)
+	if err == nil && got.hostUUID == n.HostUUID {
+		s.infos.places.remember(n.HostUUID, ip)
+		s.directory.learn(n.HostUUID, got.described())
+	}
 }
 
 // refreshInventories asks all nodes (DI-89, DI-92).

@@ -156,7 +156,7 @@ func (p *peers) keepMembers(list []member) {
 // releaseLocked drops a node that was kept only by what has just ended, unless it is
 // heard.
 func (p *peers) releaseLocked(uuid string) {
-	if known := p.byUUID[uuid]; !known.kept() && (known.misses > 0 || !known.listed) {
+	if known := p.byUUID[uuid]; !known.kept() && (known.misses >= probeFrom || !known.listed) {
 		p.dropLocked(uuid)
 	}
 }

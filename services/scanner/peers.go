@@ -51,6 +51,7 @@ type peer struct {
 	now     []netip.Addr            // resolved in the running scan
 	before  []netip.Addr            // in the one before
 	seen    bool                    // in the running scan
+	heard   time.Time               // when a record of it was taken last
 	misses  int                     // scans in a row without a sighting or a sign of life
 	asked   discovery.DirectoryNode // as it was last when it could be asked whether it lives
 	listed  bool                    // it is in the directory
@@ -96,7 +97,7 @@ func (p *peers) sighted(s mdns.Sighting) {
 
 // takeLocked makes a record what is known of a node.
 func (p *peers) takeLocked(known *peer, rec record, s mdns.Sighting) {
-	known.seen, known.misses = true, 0
+	known.seen, known.misses, known.heard = true, 0, time.Now()
 	known.name, known.rec = label(s.Instance), rec
 	for _, a := range s.Addrs {
 		if a = a.Unmap(); reachable(a) && len(known.now) < maxResolved && !slices.Contains(known.now, a) {

@@ -95,10 +95,8 @@ func Run(ctx context.Context, cfg Config) error {
 	defer s.models.reset()
 	defer s.running.Wait()
 	defer s.cancel()
-	if err := s.publish(); err != nil {
-		s.log.Warn("this node is not announced", "err", err)
-	}
 	s.running.Go(func() { s.mdns.Run(s.ctx) })
+	s.running.Go(func() { s.publish(s.ctx) })
 	s.running.Go(func() { s.sweep(s.ctx) })
 	if cfg.Network == nil {
 		s.running.Go(func() { netwatch.Run(s.ctx, netwatch.Config{Log: s.log}, s.networkChanged) })
@@ -189,19 +187,33 @@ func newService(cfg Config) (*service, error) {
 	return s, nil
 }
 
-// publish makes this node known. Its record follows every change from then on.
-func (s *service) publish() error {
+// firstRecordWait is how long the first announcement waits for node-info, which the
+// broker starts beside this worker.
+const firstRecordWait = 500 * time.Millisecond
+
+// publish makes this node known once it can be asked: a record without a port tells
+// others of a node of which they cannot find out whether it lives. Its record follows
+// every change from then on.
+func (s *service) publish(ctx context.Context) {
+	timer := time.NewTimer(firstRecordWait)
+	defer timer.Stop()
+	select {
+	case <-s.self.askable:
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
 	r := s.self.record()
 	p, err := s.mdns.Publish(mdns.Service{Instance: s.self.name, Type: serviceType, Host: s.self.name, Port: srvPort, TXT: r.txt(s.log)})
 	if err != nil {
-		return err
+		s.log.Warn("this node is not announced", "err", err)
+		return
 	}
 	s.self.follow(func(r record) {
 		if err := p.SetTXT(r.txt(s.log)); err != nil {
 			s.log.Warn("node record not changed", "err", err)
 		}
 	})
-	return nil
 }
 
 // baseDir is the directory in which the node's identity lies (DI-100).

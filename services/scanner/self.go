@@ -30,6 +30,9 @@ type selfEntry struct {
 	// published is called under mu after every change, and must not wait.
 	published func(record)
 
+	askable chan struct{} // closed once node-info is registered
+	once    sync.Once     // closes askable
+
 	// Lock order: mu, then whatever emit takes.
 	mu        sync.Mutex // guards the rest
 	hostUUID  string
@@ -49,6 +52,7 @@ func newSelfEntry(hostUUID, name string, emit func(string, any)) *selfEntry {
 		hostUUID: hostUUID,
 
 		published: func(record) {},
+		askable:   make(chan struct{}),
 		ips:       []string{fallbackIP},
 		services:  map[string]discovery.Service{},
 		lastSeen:  time.Now().Unix(),
@@ -186,6 +190,9 @@ func (e *selfEntry) register(service string, port int) (changed bool) {
 		return false // DI-111
 	}
 	e.services[service] = discovery.Service{Port: port}
+	if service == discovery.ServiceNodeInfo {
+		e.once.Do(func() { close(e.askable) })
+	}
 	e.changedLocked()
 	return true
 }

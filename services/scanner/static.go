@@ -4,6 +4,7 @@ package scanner
 
 import (
 	"net/netip"
+	"time"
 
 	"nvpair/internal/jsonrpc"
 	"nvpair/shared/discovery"
@@ -54,7 +55,7 @@ func (p *peers) fix(n discovery.StaticNode) {
 		p.byUUID[n.HostUUID] = known
 	}
 	known.fixed = true
-	if !known.seen {
+	if time.Since(known.heard) > probeFrom*scanEvery { // else it says itself what it is (MN-32)
 		known.name = label(n.Name)
 		known.rec = record{hostUUID: n.HostUUID, ips: literals(n.Addresses), services: n.Services}
 	}

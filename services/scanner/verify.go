@@ -19,9 +19,9 @@ func (p *peers) movesLocked(known *peer, rec record, addrs []netip.Addr) bool {
 	return !stays || known.rec.services[discovery.ServiceNodeInfo] != rec.services[discovery.ServiceNodeInfo]
 }
 
-// verifyLocked asks the node at its new place before it takes the record: anybody
-// can send one. If nobody answers there as that node, but somebody does at the old
-// place, the record is ignored.
+// verifyLocked asks the node at its old place before it takes the record: anybody
+// can send one, and anybody can answer as that node at the new place. While it
+// answers where it was, the record is ignored.
 func (p *peers) verifyLocked(known *peer, rec record, s mdns.Sighting) {
 	if known.checked {
 		return
@@ -33,10 +33,9 @@ func (p *peers) verifyLocked(known *peer, rec record, s mdns.Sighting) {
 	}
 	known.checked = true
 	old := known.project(p.s.isOwn)
-	next := (&peer{name: label(s.Instance), rec: rec, now: s.Addrs}).project(p.s.isOwn)
 	p.s.running.Go(func() {
 		defer func() { <-p.s.asking }()
-		moved := p.s.is(next) || !p.s.is(old)
+		moved := !p.s.is(old)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		known.checked = false

@@ -184,3 +184,19 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 }
+func TestACopiedRecordWithTheRealAddressBehindItsOwnMovesNobody(t *testing.T) {
+	t.Parallel()
+	mallory, alpha, beta := attacked(t)
+	copied := []string{"v=1", "uuid=" + beta.uuid(), "ip=" + attackerIP, "ips=" + attackerIP + ",192.168.7.2", "ni=14318"}
+	whileSaying(t, 20*time.Second, func() { mallory.say("beta", attackerIP, copied...) },
+		func() { alpha.staysAt(beta, "192.168.7.2") })
+}
+
+func TestAMachineThatAnswersAsAnotherMovesNobody(t *testing.T) {
+	t.Parallel()
+	mallory, alpha, beta := attacked(t)
+	mallory.answer(14318, claims(beta.uuid()))
+	copied := []string{"v=1", "uuid=" + beta.uuid(), "ip=" + attackerIP, "ni=14318"}
+	whileSaying(t, 20*time.Second, func() { mallory.say("beta", attackerIP, copied...) },
+		func() { alpha.staysAt(beta, "192.168.7.2") })
+}

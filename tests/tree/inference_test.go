@@ -172,7 +172,11 @@ func TestAnEngineOfAManifestIsFoundWhileTheNodeRuns(t *testing.T) {
 		return strings.Contains(string(raw), "no engine answers at port 18081")
 	})
 	startEngine(t, h, "127.0.0.1:18081", "--dialect", "lmstudio", "--models", "other")
-	c.Await("errors:update", inferenceWithin, func(raw json.RawMessage) bool { return string(raw) == "[]" })
+	harness.Eventually(t, inferenceWithin, "the end of the error", func() bool {
+		var list []json.RawMessage
+		c.MustCall("errors:get-initial", nil, &list)
+		return len(list) == 0
+	})
 }
 
 func TestTwoEnginesOfOneDialectServeOnOneMachine(t *testing.T) {
