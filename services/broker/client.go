@@ -26,6 +26,7 @@ type client struct {
 	own  map[string]func(*jsonrpc.Request) // by method; fixed
 
 	nodes  *jsonrpc.Stream
+	paced  *pacer // of nodes
 	errors *jsonrpc.Stream
 
 	// Subscriptions. The read loop changes them, senders read them.
@@ -34,6 +35,10 @@ type client struct {
 	workloads atomic.Bool
 	facades   map[string]*atomic.Bool // by engine id; fixed
 }
+
+// nodeListsEvery is how often the client is told of changed nodes at most: many
+// nodes that come at once are one list, not one each.
+const nodeListsEvery = 500 * time.Millisecond
 
 func newClient(b *Broker) *client {
 	c := &client{b: b, facades: make(map[string]*atomic.Bool)}
@@ -52,6 +57,7 @@ func newClient(b *Broker) *client {
 	c.nodes = c.conn.NewStream(discovery.NotifyNodesChanged, func() (json.RawMessage, bool) {
 		return encode(b.clientNodes()), c.discovery.Load()
 	})
+	c.paced = &pacer{every: nodeListsEvery, mark: c.nodes.Mark}
 	c.errors = c.conn.NewStream(serviceerror.NotifyUpdate, func() (json.RawMessage, bool) {
 		return b.funnel.latest(), true
 	})

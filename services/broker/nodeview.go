@@ -37,7 +37,7 @@ func (b *Broker) clientNodes() []discovery.AvailableNode {
 // clientNodesChanged is nodesChanged for what only the client sees.
 func (b *Broker) clientNodesChanged() {
 	if b.client.discovery.Load() {
-		b.client.nodes.Mark()
+		b.client.paced.Mark()
 	}
 }
 
