@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	// sampleEvery is the period of the samples while somebody asks (NI-30), and
-	// idleEvery while nobody has for askedFor. A sample of that age still counts
-	// with those who read it: they take up to 10 s.
+	// sampleEvery is the period of the samples while somebody asks again and again
+	// (NI-30), and idleEvery else. A sample of that age still counts with those who
+	// read it: they take up to 10 s. Clients and other nodes that follow the load ask
+	// every 2 s, which askedFor must cover.
 	sampleEvery = time.Second
 	idleEvery   = 5 * time.Second
-	askedFor    = time.Minute
+	askedFor    = 3 * time.Second
 
 	// Periods of the search for adapters: while none is known, and else (NI-34).
 	searchEvery = 10 * time.Second
@@ -29,6 +30,7 @@ type collector struct {
 	machine  Machine
 	view     atomic.Pointer[view] // written by the collector alone
 	askedAt  atomic.Int64         // of the last request, in ns since began; written by requests
+	followed atomic.Int64         // of the last one that came within askedFor of another
 	began    time.Time
 	wake     chan struct{} // capacity 1: one pending mark stands for any number of requests
 	resting  atomic.Bool   // samples come every idleEvery; written by the collector alone
@@ -52,9 +54,14 @@ func (c *collector) prepare(ctx context.Context) {
 // newest returns what was published last. It must not be changed.
 func (c *collector) newest() *view { return c.view.Load() }
 
-// asked notes a request, and ends a rest.
+// asked notes a request. The second in a short time ends a rest.
 func (c *collector) asked() {
-	c.askedAt.Store(int64(time.Since(c.began)))
+	now := time.Since(c.began)
+	before := time.Duration(c.askedAt.Swap(int64(now)))
+	if before == 0 || now-before > askedFor {
+		return
+	}
+	c.followed.Store(int64(now))
 	if c.resting.Load() {
 		select {
 		case c.wake <- struct{}{}:
@@ -87,7 +94,8 @@ func (c *collector) run(ctx context.Context) {
 }
 
 func (c *collector) period() time.Duration {
-	resting := time.Since(c.began)-time.Duration(c.askedAt.Load()) > askedFor
+	followed := time.Duration(c.followed.Load())
+	resting := followed == 0 || time.Since(c.began)-followed > askedFor
 	c.resting.Store(resting)
 	if resting {
 		return idleEvery

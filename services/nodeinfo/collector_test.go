@@ -55,7 +55,7 @@ func TestSamplesComeEverySecondWhileSomebodyAsks(t *testing.T) {
 	})
 }
 
-func TestSamplesAreRarerWhileNobodyAsks(t *testing.T) {
+func TestSamplesAreRarerWhileNobodyFollowsThem(t *testing.T) {
 	m := desk()
 	collect(t, m, func(c *collector) {
 		pass(askedFor)
@@ -77,9 +77,25 @@ func TestSamplesAreRarerWhileNobodyAsks(t *testing.T) {
 		require.Less(t, c.newest().age(time.Now()), time.Second)
 		for range 10 {
 			pass(time.Second)
+			c.asked()
 		}
 		_, awake := m.counts()
 		require.Equal(t, 10, awake-woken)
+	})
+}
+
+// Nodes look at each other from time to time; nobody follows the load then.
+func TestASingleRequestEndsNoRest(t *testing.T) {
+	m := desk()
+	collect(t, m, func(c *collector) {
+		pass(askedFor)
+		_, before := m.counts()
+		for range 10 {
+			c.asked()
+			pass(10 * time.Second)
+		}
+		_, after := m.counts()
+		require.InDelta(t, 20, after-before, 1)
 	})
 }
 
@@ -111,7 +127,7 @@ func TestAdaptersAreLookedForAgain(t *testing.T) {
 		looks, _ := m.counts()
 		require.Equal(t, 1+3, looks, "every 10 s while there is none")
 		m.set(func() { m.adapters = []hardware.Adapter{{Key: "a", Name: "A"}} })
-		pass(6 * time.Second)
+		pass(10 * time.Second)
 		require.Len(t, c.newest().gpus, 1)
 		looks, _ = m.counts()
 		for range 125 {
@@ -122,7 +138,7 @@ func TestAdaptersAreLookedForAgain(t *testing.T) {
 		require.Equal(t, 2, later-looks, "every 60 s else")
 
 		m.set(func() { m.load.Changed, m.adapters = true, append(m.adapters, hardware.Adapter{Key: "b", Name: "B"}) })
-		pass(2 * time.Second)
+		pass(idleEvery)
 		require.Len(t, c.newest().gpus, 2, "at once when a driver came")
 	})
 }

@@ -57,7 +57,7 @@ type Machine interface {
 
 // Main runs the worker from its command line and returns its exit status.
 func Main(args []string, version string, std worker.Streams) int {
-	runtime.GOMAXPROCS(1) // an answer takes microseconds; waking a second thread for a part of it costs more
+	runtime.GOMAXPROCS(2) // with one, a slow system call hands the rest to another thread; with many, threads wake and find nothing to do
 	var cfg Config
 	return worker.Main(worker.Program{
 		Name:    name,

@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -511,5 +512,27 @@ func TestNodesThatDoNotAnswerAreAskedLessAndLess(t *testing.T) { // DI-95
 		d := telemetryPeriod(id)
 		require.Equal(t, d, telemetryPeriod(id))
 		require.InDelta(t, 2000, d.Milliseconds(), 250)
+	}
+}
+
+func TestANodeWithoutAReadingIsAskedLessOften(t *testing.T) {
+	for name, tt := range map[string]struct {
+		valid    bool
+		from, to int
+	}{"with one": {true, 27, 35}, "without": {false, 6, 13}} { // in a minute, with the 15 s looks at the inventory
+		inLAN(t, func(l *lan) {
+			var asked atomic.Int32
+			l.serve("10.0.0.2:14318", nil, func(w http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				_, _ = fmt.Fprintf(w, `{"GPUs":[],"telemetryValid":%v,"msSince":0,"hostUuid":%q}`, tt.valid, other)
+			})
+			l.node("beta", "10.0.0.2", other)
+			l.after(discovery.NotifyNodeDiscovered, other)
+			l.without("no such event", 10*time.Second)
+			before := asked.Load()
+			l.without("no such event", time.Minute)
+			got := int(asked.Load() - before)
+			require.True(l.t, tt.from <= got && got <= tt.to, "%s: %d requests in a minute", name, got)
+		})
 	}
 }

@@ -66,7 +66,7 @@ type Config struct {
 
 // Main runs the worker from its command line and returns its exit status.
 func Main(args []string, version string, std worker.Streams) int {
-	runtime.GOMAXPROCS(1) // it waits nearly all the time; waking a second thread for a part of its work costs more than that
+	runtime.GOMAXPROCS(2) // with one, a slow system call hands the rest to another thread; with many, threads wake and find nothing to do
 	var cfg Config
 	return worker.Main(worker.Program{
 		Name:    "nvpair-node-scanner",

@@ -16,6 +16,10 @@ import (
 const (
 	telemetryEvery  = 2 * time.Second
 	telemetryAtOnce = 16
+	// blindEvery is how often a node is asked that has no reading, as one without a
+	// graphics card: that says nothing about its load, and most machines at rest
+	// would ask each other for it day and night.
+	blindEvery = 10 * time.Second
 )
 
 // telemetryPeriod spreads nodes in time, each by its own fixed offset of up to a
@@ -131,12 +135,16 @@ func (t *telemetry) sample(ctx context.Context, n discovery.DirectoryNode, p *po
 }
 
 // news reports whether a sample says anything: that a node has no reading is said
-// once. On a machine without one, nothing then wakes the broker every two seconds.
+// once, and it is asked again later. On a machine without one, nothing then wakes the
+// broker every two seconds.
 func (t *telemetry) news(p *poll, valid bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	repeated := p.blind && !valid
 	p.blind = !valid
+	if p.blind {
+		p.due = time.Now().Add(blindEvery - telemetryEvery/2) // the tick nearest to it
+	}
 	return !repeated
 }
 
