@@ -3,124 +3,51 @@
 package errors
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"net"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"nvpair/internal/applog"
 	"nvpair/internal/worker"
+	"nvpair/internal/worker/workertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// client is the broker's end of the link of a running worker. Most tests wait
-// in a synctest bubble: a wait that never ends fails at once as a deadlock.
+// client is the broker's end of the link of a running worker, in a synctest
+// bubble in most tests.
 type client struct {
-	t     *testing.T
-	conn  net.Conn
-	lines *bufio.Reader
-	pings int
-	ended chan error   // what Run returned
-	log   bytes.Buffer // to be read after stop
+	*workertest.Peer
+	t *testing.T
 }
 
-// start runs the worker with cfg and a link, and reads the two frames that
-// announce it.
+// start runs the worker with cfg and reads the two frames that announce it.
 func start(t *testing.T, cfg Config) *client {
 	t.Helper()
-	c := launch(t, cfg)
-	c.expect(`{"jsonrpc":"2.0","method":"ready","params":{"version":"1.2.3"}}`)
-	c.expect(`{"jsonrpc":"2.0","method":"worker/hello","params":{"liveness":1,"version":"1.2.3"}}`)
-	return c
-}
-
-func launch(t *testing.T, cfg Config) *client {
-	t.Helper()
-	ours, theirs := net.Pipe()
-	c := &client{t: t, conn: ours, lines: bufio.NewReaderSize(ours, 256<<10), ended: make(chan error, 1)}
-	level := new(slog.LevelVar)
-	level.Set(slog.LevelDebug)
-	cfg.Config = worker.Config{
-		Link:    theirs,
-		Version: "1.2.3",
-		Log:     slog.New(applog.NewHandler(&c.log, "nvpair-errors", level)),
-		Level:   level,
-	}
-	go func() {
-		c.ended <- Run(t.Context(), cfg)
-		_ = theirs.Close() // a Run that failed has not taken it over
-	}()
-	t.Cleanup(func() { _ = ours.Close() })
-	return c
-}
-
-// stop ends the input and returns what Run returned.
-func (c *client) stop() error {
-	_ = c.conn.Close()
-	return <-c.ended
-}
-
-func (c *client) send(frame string) {
-	c.t.Helper()
-	_, err := fmt.Fprintln(c.conn, frame)
-	require.NoError(c.t, err)
-}
-
-func (c *client) notify(method, params string) {
-	c.t.Helper()
-	c.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params))
-}
-
-func (c *client) next() string {
-	c.t.Helper()
-	line, err := c.lines.ReadString('\n')
-	require.NoError(c.t, err)
-	return strings.TrimSuffix(line, "\n")
-}
-
-func (c *client) expect(frame string) {
-	c.t.Helper()
-	require.JSONEq(c.t, frame, c.next())
-}
-
-// call sends a request and returns its answer without the envelope.
-func (c *client) call(method, params string) string {
-	c.t.Helper()
-	c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params))
-	const envelope = `{"jsonrpc":"2.0","id":7,`
-	line := c.next()
-	require.True(c.t, strings.HasPrefix(line, envelope), line)
-	return "{" + strings.TrimPrefix(line, envelope)
+	return &client{t: t, Peer: workertest.Start(t, "nvpair-errors", func(ctx context.Context, common worker.Config) error {
+		cfg.Config = common
+		return Run(ctx, cfg)
+	})}
 }
 
 // update reads an errors:update and returns its entries, each as the members
 // that tests look at.
 func (c *client) update() []string {
 	c.t.Helper()
-	var frame struct {
-		Method string
-		Params json.RawMessage
-	}
-	require.NoError(c.t, json.Unmarshal([]byte(c.next()), &frame))
-	require.Equal(c.t, "errors:update", frame.Method)
-	return summary(c.t, frame.Params)
+	var list json.RawMessage
+	c.Event("errors:update", &list)
+	return summary(c.t, list)
 }
 
 // initial asks for the list.
 func (c *client) initial() []string {
 	c.t.Helper()
 	var answer struct{ Result json.RawMessage }
-	require.NoError(c.t, json.Unmarshal([]byte(c.call("errors:get-initial", "null")), &answer))
+	require.NoError(c.t, json.Unmarshal([]byte(c.Call("errors:get-initial", "null")), &answer))
 	return summary(c.t, answer.Result)
 }
 
@@ -137,33 +64,4 @@ func summary(t *testing.T, list json.RawMessage) []string {
 		all = append(all, fmt.Sprintf("%s@%s %s %d", e.ID, e.NodeID, e.Message, e.Timestamp))
 	}
 	return all
-}
-
-// quiet requires that nothing but what was expected so far has been written. An
-// update is written behind what is queued with it, so it takes a second ping to
-// be sure that none is pending.
-func (c *client) quiet() {
-	c.t.Helper()
-	for range 2 {
-		c.pings++
-		c.notify("worker/ping", fmt.Sprintf(`{"seq":%d}`, c.pings))
-		c.expect(fmt.Sprintf(`{"jsonrpc":"2.0","method":"worker/pong","params":{"seq":%d}}`, c.pings))
-	}
-}
-
-// play runs a script of testdata: lines with > are sent, lines with < must come
-// back in that order, others are comments.
-func (c *client) play(name string) {
-	c.t.Helper()
-	script, err := os.ReadFile(filepath.Join("testdata", name))
-	require.NoError(c.t, err)
-	for line := range strings.Lines(string(script)) {
-		switch frame := strings.TrimSpace(line[1:]); line[0] {
-		case '>':
-			c.send(frame)
-		case '<':
-			require.Equal(c.t, frame, c.next())
-		}
-	}
-	c.quiet()
 }

@@ -28,9 +28,9 @@ func report(id, node, message string, timestamp int64) string {
 func TestErrorsAreReportedAndCleared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, local())
-		c.quiet()
-		c.play("errors.frames")
-		require.NoError(t, c.stop())
+		c.Quiet()
+		c.Play("errors.frames", nil)
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -51,18 +51,18 @@ func TestReportsUpsertByNodeAndID(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := start(t, local())
-			require.Equal(t, null, c.call("errors:report", report("a", "n-1", "one", 10)))
+			require.Equal(t, null, c.Call("errors:report", report("a", "n-1", "one", 10)))
 			require.Equal(t, []string{"a@n-1 one 10"}, c.update())
-			require.Equal(t, null, c.call("errors:report", tt.second), tt.name)
+			require.Equal(t, null, c.Call("errors:report", tt.second), tt.name)
 			if tt.noUpdate {
-				c.quiet()
+				c.Quiet()
 				tt.want = []string{"a@n-1 one 10"}
 			} else {
 				require.Equal(t, tt.want, c.update(), tt.name)
 			}
 			require.Equal(t, tt.want, c.initial(), tt.name)
-			c.quiet()
-			require.NoError(t, c.stop())
+			c.Quiet()
+			require.NoError(t, c.Stop())
 		})
 	}
 }
@@ -72,15 +72,15 @@ func TestClearTouchesOnlyThisNodesEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, local())
 		for _, node := range []string{"n-1", "n-2", ""} {
-			c.notify("errors:report", report("a", node, "x", 1))
+			c.Notify("errors:report", report("a", node, "x", 1))
 			c.update()
 		}
-		require.Equal(t, null, c.call("errors:clear", `{"id":"a","clearedBy":"n-2"}`))
+		require.Equal(t, null, c.Call("errors:clear", `{"id":"a","clearedBy":"n-2"}`))
 		require.Equal(t, []string{"a@ x 1", "a@n-2 x 1"}, c.update())
-		require.Equal(t, null, c.call("errors:clear", `{"id":"a"}`)) // absent now
-		c.notify("errors:clear", `{"id":"b"}`)
-		c.quiet()
-		require.NoError(t, c.stop())
+		require.Equal(t, null, c.Call("errors:clear", `{"id":"a"}`)) // absent now
+		c.Notify("errors:clear", `{"id":"b"}`)
+		c.Quiet()
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -88,13 +88,13 @@ func TestClearTouchesOnlyThisNodesEntry(t *testing.T) {
 func TestClearedErrorComesBackWithTheNextReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, local())
-		c.notify("errors:report", report("a", "n-1", "x", 10))
+		c.Notify("errors:report", report("a", "n-1", "x", 10))
 		c.update()
-		c.notify("errors:clear", `{"id":"a"}`)
+		c.Notify("errors:clear", `{"id":"a"}`)
 		require.Equal(t, []string{}, c.update())
-		c.notify("errors:report", report("a", "n-1", "older", 3))
+		c.Notify("errors:report", report("a", "n-1", "older", 3))
 		require.Equal(t, []string{"a@n-1 older 3"}, c.update())
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -121,35 +121,35 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 			{"errors:clear", `"a"`, ``},
 		}
 		for _, tt := range bad {
-			answer := c.call(tt.method, tt.params)
+			answer := c.Call(tt.method, tt.params)
 			want := `{"error":{"code":-32602,"message":` + strings.TrimSuffix(strconv.Quote("invalid params: "+tt.want), `"`)
 			require.True(t, strings.HasPrefix(answer, want), "%s %.80s: %s", tt.method, tt.params, answer)
-			c.notify(tt.method, tt.params)
+			c.Notify(tt.method, tt.params)
 		}
-		c.send(`{"jsonrpc":"2.0","id":7,"method":"errors:report"}`)
-		require.Contains(t, c.next(), `"code":-32602,"message":"invalid params: none given"`)
-		c.send(`{"jsonrpc":"2.0","id":1,"result":[]}`) // a response to nothing
-		c.quiet()
+		c.Send(`{"jsonrpc":"2.0","id":7,"method":"errors:report"}`)
+		require.Contains(t, c.Next(), `"code":-32602,"message":"invalid params: none given"`)
+		c.Send(`{"jsonrpc":"2.0","id":1,"result":[]}`) // a response to nothing
+		c.Quiet()
 		require.Equal(t, []string{}, c.initial())
-		require.NoError(t, c.stop())
-		require.Equal(t, len(bad), strings.Count(c.log.String(), "WARN invalid notification dropped"))
-		require.NotContains(t, c.log.String(), "xxx")
+		require.NoError(t, c.Stop())
+		require.Equal(t, len(bad), strings.Count(c.Log.String(), "WARN invalid notification dropped"))
+		require.NotContains(t, c.Log.String(), "xxx")
 	})
 }
 
 func TestUnknownMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, local())
-		c.notify("errors:report", report("a", "n-1", "x", 1))
+		c.Notify("errors:report", report("a", "n-1", "x", 1))
 		c.update()
 		for _, method := range []string{"errors:update", "errors:list", "discovery:nodes", "discovery:subscribe"} {
-			require.JSONEq(t, `{"error":{"code":-32601,"message":"method not found: `+method+`"}}`, c.call(method, `{}`))
+			require.JSONEq(t, `{"error":{"code":-32601,"message":"method not found: `+method+`"}}`, c.Call(method, `{}`))
 		}
 		for _, method := range []string{"errors:get-initial", "shutdown", "errors:update", "unknown", "discovery:nodes"} {
-			c.notify(method, `{"nodes":[]}`)
+			c.Notify(method, `{"nodes":[]}`)
 		}
-		c.quiet()
-		require.NoError(t, c.stop())
+		c.Quiet()
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -158,14 +158,14 @@ func TestManyChangesShareAnUpdate(t *testing.T) {
 		c := start(t, local())
 		const reports = 200
 		for i := range reports { // the worker's writer waits for us all the while
-			c.notify("errors:report", report(fmt.Sprintf("%03d", i), "n-1", "x", 1))
+			c.Notify("errors:report", report(fmt.Sprintf("%03d", i), "n-1", "x", 1))
 		}
 		updates := 0
 		for entries := 0; entries < reports; updates++ {
 			entries = len(c.update())
 		}
 		require.Less(t, updates, reports/2)
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -174,18 +174,18 @@ func TestLongestListFitsAFrameOfFourMebibytes(t *testing.T) {
 		c := start(t, local())
 		text := strings.Repeat("x", maxEntryBytes-200)
 		for i := range 70 {
-			c.notify("errors:report", report(fmt.Sprintf("%03d", i), "n-1", text, int64(i)))
+			c.Notify("errors:report", report(fmt.Sprintf("%03d", i), "n-1", text, int64(i)))
 		}
-		c.notify("errors:report", report("last", "n-1", text, 99))
+		c.Notify("errors:report", report("last", "n-1", text, 99))
 		longest := 0
 		for frame := ""; !strings.Contains(frame, `"id":"last"`); {
-			frame = c.next()
+			frame = c.Next()
 			longest = max(longest, len(frame))
 		}
 		require.Greater(t, longest, 4<<20-maxEntryBytes-2<<10)
 		require.LessOrEqual(t, longest, 4<<20)
-		require.NoError(t, c.stop())
-		require.Equal(t, 1, strings.Count(c.log.String(), "WARN error list is full")) // not one a report
+		require.NoError(t, c.Stop())
+		require.Equal(t, 1, strings.Count(c.Log.String(), "WARN error list is full")) // not one a report
 	})
 }
 
@@ -199,8 +199,8 @@ func TestNodeIDIsNeverEmpty(t *testing.T) {
 func TestShutdownIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, local())
-		require.Equal(t, null, c.call("shutdown", "null"))
-		require.NoError(t, <-c.ended)
+		require.Equal(t, null, c.Call("shutdown", "null"))
+		require.NoError(t, c.Wait())
 	})
 }
 

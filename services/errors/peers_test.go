@@ -89,26 +89,26 @@ func TestPlainBytesGetNoAnswer(t *testing.T) {
 
 func TestPeersAreAskedForAfterTheAnnouncement(t *testing.T) {
 	c := start(t, Config{NodeID: "n-1", PeerSync: true})
-	c.expect(`{"jsonrpc":"2.0","method":"discovery:subscribe","params":{"services":["er"]}}`)
-	c.notify("discovery:nodes", `{"nodes":[{"hostUuid":"n-2","services":{"er":{"port":14319}},"ip":"127.0.0.1"}]}`)
-	c.quiet()
-	require.NoError(t, c.stop())
-	require.Regexp(t, boundPort, c.log.String())
+	c.Expect(`{"jsonrpc":"2.0","method":"discovery:subscribe","params":{"services":["er"]}}`)
+	c.Notify("discovery:nodes", `{"nodes":[{"hostUuid":"n-2","services":{"er":{"port":14319}},"ip":"127.0.0.1"}]}`)
+	c.Quiet()
+	require.NoError(t, c.Stop())
+	require.Regexp(t, boundPort, c.Log.String())
 }
 
 // TestRunLeavesNothingOfThePeers has a peer that says nothing while the worker
 // ends.
 func TestRunLeavesNothingOfThePeers(t *testing.T) {
 	c := start(t, Config{NodeID: "n-1", PeerSync: true})
-	c.next()                                              // subscribe
-	match := boundPort.FindStringSubmatch(c.log.String()) // written before the first frame
-	require.NotNil(t, match, c.log.String())
+	c.Next()                                              // subscribe
+	match := boundPort.FindStringSubmatch(c.Log.String()) // written before the first frame
+	require.NotNil(t, match, c.Log.String())
 	port := match[1]
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), realTime)
 	require.NoError(t, err)
 	defer conn.Close()
 	begin := time.Now()
-	require.NoError(t, c.stop())
+	require.NoError(t, c.Stop())
 	require.Less(t, time.Since(begin), handshakeTimeout-time.Second, "the silent peer held up the end")
 
 	n, err := strconv.Atoi(port)

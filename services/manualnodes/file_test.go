@@ -32,9 +32,9 @@ func TestNodesSurviveARestart(t *testing.T) {
 		c = start(t, dir, n)
 		found := map[string]wire.Status{}
 		for range 2 {
-			line := c.next()
+			line := c.Next()
 			for isClear(line) {
-				line = c.next()
+				line = c.Next()
 			}
 			st := decodeStatus(t, line)
 			found[st.ID] = st
@@ -45,10 +45,10 @@ func TestNodesSurviveARestart(t *testing.T) {
 		require.True(t, found["manual:fd00::6"].TLSEnabled)
 		require.Equal(t, 8443, found["manual:fd00::6"].NodeInfoPort)
 		for id := range found {
-			c.send(request("node/remove", `{"id":"`+id+`"}`))
+			c.Send(request("node/remove", `{"id":"`+id+`"}`))
 			c.event("node/removed")
-			c.next()
-			c.next()
+			c.Next()
+			c.Next()
 		}
 		require.Equal(t, "[]\n", read(t, dir, listFile))
 		c.stop()
@@ -79,12 +79,12 @@ func TestTheListOfAnEarlierReleaseIsTakenOverOnce(t *testing.T) {
 		write(t, dir, "configs/manual-nodes.json", legacy)
 		c := start(t, dir, n)
 		require.Equal(t, "x", c.event("node/discovered").ID)
-		c.send(request("node/remove", `{"id":"x"}`))
+		c.Send(request("node/remove", `{"id":"x"}`))
 		c.event("node/removed")
-		c.next()
-		c.next()
+		c.Next()
+		c.Next()
 		c.stop()
-		require.Contains(t, c.log.String(), "not wholly taken over")
+		require.Contains(t, c.Log.String(), "not wholly taken over")
 		require.Equal(t, legacy, read(t, dir, "configs/manual-nodes.json"), "left alone")
 
 		c = start(t, dir, n)
@@ -113,21 +113,21 @@ func TestAListThatCannotBeReadIsLeftAlone(t *testing.T) {
 				dir := newDir(t)
 				write(t, dir, listFile, text)
 				c := start(t, dir, newNetwork(t, both("10.0.0.7")))
-				line := c.next()
+				line := c.Next()
 				require.Contains(t, line, `"errors:report"`)
 				require.Contains(t, line, `"id":"manual-nodes:list-unreadable"`)
 				require.Contains(t, line, "Repair it and restart the node, or move it away")
 				if name != "damaged" {
-					require.Equal(t, "a", decodeStatus(t, c.next()).ID, "what can be used is")
+					require.Equal(t, "a", decodeStatus(t, c.Next()).ID, "what can be used is")
 				}
 				_, st := c.add(`{"address":"10.0.0.7"}`)
 				require.True(t, st.OllamaUp)
 				require.Equal(t, text, read(t, dir, listFile))
 
 				require.NoError(t, os.Remove(filepath.Join(dir, listFile))) // moved away
-				c.send(request("node/add", `{"address":"10.0.0.7","name":"desk"}`))
-				require.JSONEq(t, `{"jsonrpc":"2.0","method":"errors:clear","params":{"id":"manual-nodes:list-unreadable"}}`, c.next())
-				require.Contains(t, c.next(), `"result"`)
+				c.Send(request("node/add", `{"address":"10.0.0.7","name":"desk"}`))
+				require.JSONEq(t, `{"jsonrpc":"2.0","method":"errors:clear","params":{"id":"manual-nodes:list-unreadable"}}`, c.Next())
+				require.Contains(t, c.Next(), `"result"`)
 				require.Contains(t, read(t, dir, listFile), `"desk"`)
 				c.event("node/updated")
 				c.stop()
@@ -141,7 +141,7 @@ func TestWhatCannotBeSavedIsNotAdded(t *testing.T) {
 		dir := newDir(t)
 		n := newNetwork(t, both("10.0.0.5"))
 		c := start(t, dir, n)
-		c.quiet()
+		c.Quiet()
 		write(t, dir, "manual-nodes", "a file where the directory is to be")
 		code, message := c.refused("node/add", `{"address":"10.0.0.5"}`)
 		require.Equal(t, -32603, code)

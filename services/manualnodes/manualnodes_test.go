@@ -48,19 +48,19 @@ func TestANodeIsAddedProbedListedAndRemoved(t *testing.T) {
 		require.EqualValues(t, 3000, *list[0].AnswerAgeMillis)
 
 		<-time.After(time.Minute)
-		c.quiet() // a stable node without telemetry is no news
+		c.Quiet() // a stable node without telemetry is no news
 		require.Len(t, n.requests(), 6*4)
 
-		c.send(request("node/remove", `{"id":"manual:10.0.0.5"}`))
+		c.Send(request("node/remove", `{"id":"manual:10.0.0.5"}`))
 		require.Equal(t, wire.Status{ID: "manual:10.0.0.5"}, c.event("node/removed"))
-		c.expect(`{"jsonrpc":"2.0","id":7,"result":{"removed":true}}`)
-		c.expect(`{"jsonrpc":"2.0","method":"errors:clear","params":{"id":"manual-nodes:probe-failed:manual:10.0.0.5"}}`)
+		c.Expect(`{"jsonrpc":"2.0","id":7,"result":{"removed":true}}`)
+		c.Expect(`{"jsonrpc":"2.0","method":"errors:clear","params":{"id":"manual-nodes:probe-failed:manual:10.0.0.5"}}`)
 		var removed wire.Removed
 		c.call("node/remove", `{"id":"manual:10.0.0.5"}`, &removed)
 		require.False(t, removed.Removed)
 		<-time.After(time.Minute)
 		require.Empty(t, n.requests(), "without nodes nothing runs")
-		c.quiet()
+		c.Quiet()
 		c.stop()
 	})
 }
@@ -102,10 +102,10 @@ func TestWhatCanNeverBeReachedIsRefusedWithAWordOnWhatToType(t *testing.T) {
 		code, _ := c.refused("node/other", `{}`)
 		require.Equal(t, -32601, code)
 		for _, silent := range []string{"node/add", "node/remove", "nodes/list"} {
-			c.send(`{"jsonrpc":"2.0","method":"` + silent + `","params":{"address":"10.0.0.5","id":"x"}}`)
+			c.Send(`{"jsonrpc":"2.0","method":"` + silent + `","params":{"address":"10.0.0.5","id":"x"}}`)
 		}
 		require.Empty(t, c.list())
-		c.quiet()
+		c.Quiet()
 		require.Empty(t, n.requests())
 		c.stop()
 	})
@@ -137,12 +137,12 @@ func TestARemovedNodeIsNeverDiscovered(t *testing.T) {
 		var status wire.Status
 		c.call("node/add", `{"address":"10.0.0.5"}`, &status)
 		synctest.Wait()
-		c.send(request("node/remove", `{"id":"manual:10.0.0.5"}`))
+		c.Send(request("node/remove", `{"id":"manual:10.0.0.5"}`))
 		c.event("node/removed")
-		c.next() // the answer
-		c.next() // the clear
+		c.Next() // the answer
+		c.Next() // the clear
 		<-time.After(time.Minute)
-		c.quiet()
+		c.Quiet()
 		c.stop()
 	})
 }
@@ -160,7 +160,7 @@ func TestAddingAgainKeepsTheEntryAndAsksAtOnce(t *testing.T) {
 		require.Equal(t, 14400, again.NodeInfoPort, "what is not said stays")
 		synctest.Wait()
 		require.Len(t, n.requests(), 4)
-		c.quiet() // nothing has changed
+		c.Quiet() // nothing has changed
 
 		c.call("node/add", `{"address":"10.0.0.5","name":"desk"}`, &again)
 		require.Equal(t, "manual:10.0.0.5", again.ID, "the id is fixed")
@@ -186,7 +186,7 @@ func TestANameThatIsKnownMovesItsNode(t *testing.T) {
 		require.Equal(t, 11434, found.OllamaPort, "nothing of the old place is kept")
 		require.True(t, found.OllamaUp)
 		require.Len(t, c.list(), 1)
-		c.quiet()
+		c.Quiet()
 		c.stop()
 	})
 }
@@ -282,24 +282,24 @@ func TestThisNodeIsNoNodeOfItself(t *testing.T) {
 		_, st := c.add(`{"address":"me"}`)
 		require.True(t, st.Local && !st.Peer && !st.OllamaUp && !st.LMStudioUp)
 		require.Contains(t, st.Error, "this machine itself")
-		require.Contains(t, c.next(), `"errors:report","params":{"id":"manual-nodes:probe-failed:manual:me","message":"Node manual:me at me is not used: `+
+		require.Contains(t, c.Next(), `"errors:report","params":{"id":"manual-nodes:probe-failed:manual:me","message":"Node manual:me at me is not used: `+
 			`this is the address of this machine itself, whose own engines are found without being added. Remove it, or add it again `)
 		<-time.After(time.Minute)
-		c.quiet() // once
+		c.Quiet() // once
 
 		n.set("me:14318/v1/node-info", info(`,"hostUuid":"`+uuid+`"`)) // the address went to another machine
 		const clear = `{"jsonrpc":"2.0","method":"errors:clear","params":{"id":"manual-nodes:probe-failed:manual:me"}}`
-		c.expect(clear)
+		c.Expect(clear)
 		require.True(t, c.event("node/updated").Peer)
 		n.set("me:14318/v1/node-info", info(`,"hostUuid":"`+ownUUID+`"`))
 		c.event("node/updated")
-		require.Contains(t, c.next(), "is not used")
+		require.Contains(t, c.Next(), "is not used")
 		n.drop("me:14318/v1/node-info")
 		for _, port := range []string{"11434/", "1234/v1/models"} {
 			n.drop("me:" + port)
 		}
 		require.False(t, c.event("node/updated").Local)
-		require.Contains(t, c.next(), "has not answered", "another matter")
+		require.Contains(t, c.Next(), "has not answered", "another matter")
 		c.stop()
 	})
 }
@@ -312,7 +312,7 @@ func TestASilentNodeIsReportedOnceAndCleared(t *testing.T) {
 		_, st := c.add(`{"address":"10.0.0.5","name":"desk"}`)
 		require.Equal(t, "ports 11434 and 1234: connection refused", st.Error)
 		begin := time.Now()
-		line := c.next()
+		line := c.Next()
 		require.Equal(t, 20*time.Second, time.Since(begin), "the third probe")
 		var report struct {
 			Method string
@@ -326,18 +326,18 @@ func TestASilentNodeIsReportedOnceAndCleared(t *testing.T) {
 				"If its address has changed, add it again by the current one, or better by its host name.",
 		}, report.Params)
 		<-time.After(time.Minute)
-		c.quiet()
+		c.Quiet()
 
 		const clear = `{"jsonrpc":"2.0","method":"errors:clear","params":{"id":"manual-nodes:probe-failed:desk"}}`
 		n.set("10.0.0.5:1234/v1/models", `{"data":[]}`)
-		c.expect(clear)
+		c.Expect(clear)
 		require.True(t, c.event("node/updated").LMStudioUp)
 		<-time.After(time.Minute)
-		c.quiet()
+		c.Quiet()
 		c.stop()
 
 		c = start(t, dir, n) // what its predecessor reported may stand
-		c.expect(clear)
+		c.Expect(clear)
 		c.event("node/discovered")
 		c.stop()
 	})
@@ -349,8 +349,8 @@ func TestNodesAreProbedAtOnceButNotTooMany(t *testing.T) {
 		c := start(t, newDir(t), n)
 		for i := range 20 {
 			n.set(fmt.Sprintf("10.0.0.%d:14318/", i), "silent")
-			c.send(request("node/add", fmt.Sprintf(`{"address":"10.0.0.%d"}`, i)))
-			c.next()
+			c.Send(request("node/add", fmt.Sprintf(`{"address":"10.0.0.%d"}`, i)))
+			c.Next()
 		}
 		begin := time.Now()
 		for range 20 {

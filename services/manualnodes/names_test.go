@@ -38,7 +38,7 @@ func TestANameIsFollowedToWhereItLeads(t *testing.T) {
 		require.Equal(t, []string{"10.0.0.5"}, found.Addresses)
 		require.Equal(t, "desk.local", found.Address, "as typed")
 		<-time.After(time.Minute)
-		c.quiet() // no news where nothing changed
+		c.Quiet() // no news where nothing changed
 
 		n.resolve("desk.local", "10.0.0.55")
 		require.Equal(t, []string{"10.0.0.55"}, c.event(wire.NotifyUpdated).Addresses)
@@ -73,7 +73,7 @@ func TestOnlyAddressesAtWhichThePeerAnsweredAreTold(t *testing.T) {
 		n.resolve("desk.local", "10.0.0.9,fd00::5,10.0.0.5") // another order
 		n.set("10.0.0.5:14318/", "silent")
 		<-time.After(time.Minute)
-		c.quiet() // one that is slow does not come and go
+		c.Quiet() // one that is slow does not come and go
 		n.drop("10.0.0.5:14318/")
 		n.set("10.0.0.5:14318/v1/node-info", `{"hostUuid":"`+otherUUID+`"}`)
 		require.Equal(t, []string{"fd00::5"}, c.event(wire.NotifyUpdated).Addresses)

@@ -3,8 +3,6 @@
 package nodeinfo
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -13,14 +11,11 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,8 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"nvpair/internal/applog"
+	"nvpair/internal/applog/applogtest"
 	"nvpair/internal/worker"
+	"nvpair/internal/worker/workertest"
 	"nvpair/services/nodeinfo/hardware"
 )
 
@@ -91,99 +87,46 @@ func desk() *fakeMachine {
 
 // client is the broker's end of the link of a running worker.
 type client struct {
-	t     *testing.T
-	conn  net.Conn
-	lines *bufio.Reader
-	ended chan error // what Run returned
-	log   *lockedBuffer
+	*workertest.Peer
+	t   *testing.T
+	log *applogtest.Buffer
 }
 
 // start runs the worker and reads the frame that announces it.
 func start(t *testing.T, m Machine, change func(*Config)) *client {
 	t.Helper()
-	c := launch(t, m, change)
-	c.expect(`{"jsonrpc":"2.0","method":"worker/hello","params":{"liveness":1,"version":"1.2.3"}}`)
-	return c
+	return greet(t, launch(t, m, change))
 }
 
-func launch(t *testing.T, m Machine, change func(*Config)) *client {
+func launch(t *testing.T, m Machine, change func(*Config)) *workertest.Peer {
 	t.Helper()
-	ours, theirs := net.Pipe()
-	c := &client{t: t, conn: ours, lines: bufio.NewReader(ours), ended: make(chan error, 1), log: &lockedBuffer{}}
-	level := new(slog.LevelVar)
-	level.Set(slog.LevelDebug)
-	cfg := Config{
-		Config: worker.Config{
-			Link: theirs, Version: "1.2.3", Level: level,
-			Log: slog.New(applog.NewHandler(c.log, name, level)),
-		},
-		NodeID: nodeID, Machine: m,
-	}
-	if change != nil {
-		change(&cfg)
-	}
-	go func() {
-		c.ended <- Run(t.Context(), cfg)
-		_ = theirs.Close() // a Run that failed has not taken it over
-	}()
-	t.Cleanup(func() { _ = ours.Close() })
-	return c
+	return workertest.Launch(t, name, func(ctx context.Context, common worker.Config) error {
+		cfg := Config{Config: common, NodeID: nodeID, Machine: m}
+		if change != nil {
+			change(&cfg)
+		}
+		return Run(ctx, cfg)
+	})
 }
 
-// stop ends the input and returns what Run returned.
-func (c *client) stop() error {
-	_ = c.conn.Close()
-	return <-c.ended
+// startService runs a service of which a test runs what it wants, and reads the
+// frame that announces it.
+func startService(t *testing.T, run func(context.Context, *service) error) *client {
+	t.Helper()
+	return greet(t, workertest.Launch(t, name, func(ctx context.Context, common worker.Config) error {
+		collector := newCollector(desk())
+		collector.prepare(ctx)
+		return run(ctx, newService(Config{Config: common}, nodeID, collector, nil))
+	}))
 }
 
-func (c *client) send(frames ...string) {
-	c.t.Helper()
-	for _, frame := range frames {
-		_, err := fmt.Fprintln(c.conn, frame)
-		require.NoError(c.t, err)
-	}
+func greet(t *testing.T, p *workertest.Peer) *client {
+	t.Helper()
+	p.Expect(workertest.Hello)
+	return &client{Peer: p, t: t, log: p.Log}
 }
 
-func (c *client) next() string {
-	c.t.Helper()
-	line, err := c.lines.ReadString('\n')
-	require.NoError(c.t, err)
-	return strings.TrimSuffix(line, "\n")
-}
-
-func (c *client) expect(frame string) {
-	c.t.Helper()
-	require.JSONEq(c.t, frame, c.next())
-}
-
-// notify sends a notification and waits until it has been handled.
-func (c *client) notify(method, params string) {
-	c.t.Helper()
-	frame := fmt.Sprintf(`{"jsonrpc":"2.0","method":%q}`, method)
-	if params != "" {
-		frame = fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params)
-	}
-	c.send(frame, `{"jsonrpc":"2.0","method":"worker/ping","params":{"seq":1}}`)
-	c.expect(`{"jsonrpc":"2.0","method":"worker/pong","params":{"seq":1}}`)
-}
-
-// lockedBuffer may be read while others write.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+func (c *client) stop() error { return c.Stop() }
 
 func encode(t *testing.T, v any) string {
 	t.Helper()
@@ -199,19 +142,6 @@ func body(t *testing.T, r io.ReadCloser) string {
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 	return string(b)
-}
-
-func newLines(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
-
-// testService is a service of which a test runs what it wants.
-func testService(c *client, conn net.Conn) *service {
-	level := new(slog.LevelVar)
-	level.Set(slog.LevelDebug)
-	collector := newCollector(desk())
-	collector.prepare(c.t.Context())
-	return newService(Config{Config: worker.Config{
-		Link: conn, Version: "1.2.3", Level: level, Log: slog.New(applog.NewHandler(c.log, name, level)),
-	}}, nodeID, collector, nil)
 }
 
 // pair is a self-signed certificate for 127.0.0.1 that serves as an authority too.

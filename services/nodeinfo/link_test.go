@@ -72,11 +72,12 @@ func TestTheBrokersPushesAreInTheNextAnswer(t *testing.T) {
 		{services, `{"services":{}}`, `,"clusterUuid":"c-1","services":{}}`},
 		{identity, `{"clusterUuid":""}`, `,"clusterUuid":"","services":{}}`},
 	} {
-		c.notify(tt.method, tt.params)
+		c.Notify(tt.method, tt.params)
+		c.Quiet() // it has been handled
 		require.Equal(t, tt.want, last(), "%s %s", tt.method, tt.params)
 	}
-	c.send(`{"jsonrpc":"2.0","id":7,"method":"` + identity + `","params":{"clusterUuid":"c-3"}}`)
-	require.Contains(t, c.next(), `"error":{"code":-32601`)
+	c.Send(`{"jsonrpc":"2.0","id":7,"method":"` + identity + `","params":{"clusterUuid":"c-3"}}`)
+	require.Contains(t, c.Next(), `"error":{"code":-32601`)
 	require.Equal(t, `,"clusterUuid":"","services":{}}`, last())
 	require.NoError(t, c.stop())
 	require.Contains(t, c.log.String(), "WARN notification dropped method=nodeinfo:set-cluster-identity err=")
@@ -86,17 +87,16 @@ func TestTheBrokersPushesAreInTheNextAnswer(t *testing.T) {
 // TestObservedAddressesAreReportedUnasked: see NI-21.
 func TestObservedAddressesAreReportedUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := net.Pipe()
-		c := &client{t: t, conn: ours, ended: make(chan error, 1), log: &lockedBuffer{}}
-		s := testService(c, theirs)
-		go func() { c.ended <- s.run(t.Context(), nil) }()
-		c.lines = newLines(ours)
-		c.next() // hello
+		var s *service
+		c := startService(t, func(ctx context.Context, running *service) error {
+			s = running
+			return s.run(ctx, nil)
+		})
 		begin := time.Now()
-		c.expect(`{"jsonrpc":"2.0","method":"nodeinfo:observed-addresses","params":{"addresses":[]}}`)
+		c.Expect(`{"jsonrpc":"2.0","method":"nodeinfo:observed-addresses","params":{"addresses":[]}}`)
 		require.Equal(t, reportEvery, time.Since(begin))
 		s.observer.see(endpoints{local: "10.0.0.4:1", remote: "10.0.0.5:1"})
-		c.expect(`{"jsonrpc":"2.0","method":"nodeinfo:observed-addresses","params":{"addresses":["10.0.0.4"]}}`)
+		c.Expect(`{"jsonrpc":"2.0","method":"nodeinfo:observed-addresses","params":{"addresses":["10.0.0.4"]}}`)
 		require.Equal(t, 2*reportEvery, time.Since(begin))
 		require.NoError(t, c.stop())
 	})
@@ -104,14 +104,11 @@ func TestObservedAddressesAreReportedUnasked(t *testing.T) {
 
 func TestAHardwareThatHangsDoesNotHoldTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := net.Pipe()
-		c := &client{t: t, conn: ours, ended: make(chan error, 1), log: &lockedBuffer{}}
-		s := testService(c, theirs)
 		hang := make(chan struct{})
-		s.collector.machine.(*fakeMachine).hang = hang
-		go func() { c.ended <- s.run(t.Context(), nil) }()
-		c.lines = newLines(ours)
-		c.next()
+		c := startService(t, func(ctx context.Context, s *service) error {
+			s.collector.machine.(*fakeMachine).hang = hang
+			return s.run(ctx, nil)
+		})
 		<-time.After(5 * time.Second)
 		begin := time.Now()
 		require.NoError(t, c.stop())
@@ -149,10 +146,9 @@ func TestBadFlagsAndTakenPortsEndTheProcessWithAMessage(t *testing.T) {
 		}, fmt.Sprintf("bind port %d: ", taken)},
 		{func(c *Config) { c.ClusterDir, c.Listeners.Port = dir, taken }, fmt.Sprintf("bind port %d: ", taken)},
 	} {
-		c := launch(t, desk(), tt.change)
-		require.ErrorContains(t, <-c.ended, tt.want)
-		_, err := c.lines.ReadByte()
-		require.Error(t, err, "nothing is announced before %s", tt.want)
+		p := launch(t, desk(), tt.change)
+		p.Closed() // without a frame
+		require.ErrorContains(t, p.Wait(), tt.want)
 	}
 }
 
@@ -189,33 +185,21 @@ func TestTheRealMachineIsRead(t *testing.T) {
 
 func TestTheEndOfTheContextEndsTheWorker(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	ours, theirs := net.Pipe()
-	defer ours.Close()
-	c := &client{t: t, conn: ours, ended: make(chan error, 1), log: &lockedBuffer{}}
-	s := testService(c, theirs)
 	listeners, err := Listeners{}.open(ctx)
 	require.NoError(t, err)
-	go func() { c.ended <- s.run(ctx, listeners) }()
-	c.lines = newLines(ours)
-	c.next()
+	c := startService(t, func(_ context.Context, s *service) error { return s.run(ctx, listeners) })
 	cancel()
-	require.NoError(t, <-c.ended)
+	require.NoError(t, c.Wait())
 }
 
 // TestAListenerThatFailsEndsTheWorker: see NI-4.
 func TestAListenerThatFailsEndsTheWorker(t *testing.T) {
-	ours, theirs := net.Pipe()
-	defer ours.Close()
-	c := &client{t: t, conn: ours, ended: make(chan error, 1), log: &lockedBuffer{}}
-	s := testService(c, theirs)
 	listeners, err := Listeners{}.open(t.Context())
 	require.NoError(t, err)
-	go func() { c.ended <- s.run(t.Context(), listeners) }()
-	c.lines = newLines(ours)
-	c.next()
+	c := startService(t, func(ctx context.Context, s *service) error { return s.run(ctx, listeners) })
 	c.port()
 	require.NoError(t, listeners[0].Close())
-	require.ErrorContains(t, <-c.ended, "serve [::]:")
+	require.ErrorContains(t, c.Wait(), "serve [::]:")
 }
 
 func TestFlagsAreThoseOfTheContract(t *testing.T) {

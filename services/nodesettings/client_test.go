@@ -3,127 +3,32 @@
 package nodesettings
 
 import (
-	"bufio"
-	"bytes"
-	"fmt"
-	"log/slog"
-	"net"
-	"os"
-	"path/filepath"
-	"strings"
+	"context"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"nvpair/internal/applog"
 	"nvpair/internal/worker"
+	"nvpair/internal/worker/workertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// client is the broker's end of the link of a running worker. All waits are in
-// a synctest bubble: one that never ends fails at once as a deadlock.
+// client is the broker's end of the link of a running worker.
 type client struct {
-	t     *testing.T
-	conn  net.Conn
-	lines *bufio.Reader
-	pings int
-	ended chan error   // what Run returned
-	log   bytes.Buffer // to be read after stop
+	*workertest.Peer
+	t *testing.T
 }
 
 // start runs the worker on that file and reads the two frames that announce it.
 func start(t *testing.T, file string) *client {
 	t.Helper()
-	c := launch(t, file)
-	c.expect(`{"jsonrpc":"2.0","method":"ready","params":{"version":"1.2.3"}}`)
-	c.expect(`{"jsonrpc":"2.0","method":"worker/hello","params":{"liveness":1,"version":"1.2.3"}}`)
-	return c
+	return &client{t: t, Peer: workertest.Start(t, "nvpair-node-settings", on(file))}
 }
 
-func launch(t *testing.T, file string) *client {
-	t.Helper()
-	ours, theirs := net.Pipe()
-	c := &client{t: t, conn: ours, lines: bufio.NewReader(ours), ended: make(chan error, 1)}
-	level := new(slog.LevelVar)
-	level.Set(slog.LevelDebug)
-	cfg := Config{
-		Config: worker.Config{
-			Link:    theirs,
-			Version: "1.2.3",
-			Log:     slog.New(applog.NewHandler(&c.log, "nvpair-node-settings", level)),
-			Level:   level,
-		},
-		File: file,
+// on is the worker on that file.
+func on(file string) func(context.Context, worker.Config) error {
+	return func(ctx context.Context, common worker.Config) error {
+		return Run(ctx, Config{Config: common, File: file})
 	}
-	go func() {
-		c.ended <- Run(t.Context(), cfg)
-		_ = theirs.Close() // a Run that failed has not taken it over
-	}()
-	t.Cleanup(func() { _ = ours.Close() })
-	return c
-}
-
-// stop ends the input and returns what Run returned.
-func (c *client) stop() error {
-	_ = c.conn.Close()
-	return <-c.ended
-}
-
-func (c *client) send(frame string) {
-	c.t.Helper()
-	_, err := fmt.Fprintln(c.conn, frame)
-	require.NoError(c.t, err)
-}
-
-func (c *client) next() string {
-	c.t.Helper()
-	line, err := c.lines.ReadString('\n')
-	require.NoError(c.t, err)
-	return strings.TrimSuffix(line, "\n")
-}
-
-func (c *client) expect(frame string) {
-	c.t.Helper()
-	require.JSONEq(c.t, frame, c.next())
-}
-
-// call sends a request and returns its answer without the envelope.
-func (c *client) call(method, params string) string {
-	c.t.Helper()
-	c.send(request(method, params))
-	const envelope = `{"jsonrpc":"2.0","id":7,`
-	line := c.next()
-	require.True(c.t, strings.HasPrefix(line, envelope), line)
-	return "{" + strings.TrimPrefix(line, envelope)
-}
-
-func request(method, params string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)
-}
-
-// quiet requires that nothing but what was expected so far has been written.
-func (c *client) quiet() {
-	c.t.Helper()
-	c.pings++
-	c.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"worker/ping","params":{"seq":%d}}`, c.pings))
-	c.expect(fmt.Sprintf(`{"jsonrpc":"2.0","method":"worker/pong","params":{"seq":%d}}`, c.pings))
-}
-
-// play runs a script of testdata: lines with > are sent, lines with < must come
-// back in that order, others are comments.
-func (c *client) play(name string) {
-	c.t.Helper()
-	script, err := os.ReadFile(filepath.Join("testdata", name))
-	require.NoError(c.t, err)
-	for line := range strings.Lines(string(script)) {
-		switch frame := strings.TrimSpace(line[1:]); line[0] {
-		case '>':
-			c.send(frame)
-		case '<':
-			require.Equal(c.t, frame, c.next())
-		}
-	}
-	c.quiet()
 }

@@ -16,6 +16,7 @@ import (
 
 	"nvpair/internal/jsonrpc"
 	"nvpair/internal/worker"
+	"nvpair/internal/worker/workertest"
 )
 
 const (
@@ -49,7 +50,7 @@ func (c *client) values() string {
 	var all []string
 	for _, suffix := range []string{"force-ports", "cluster-auto-sync", "cluster-id", "cluster-friendly-name"} {
 		var answer struct{ Result struct{ Value any } }
-		require.NoError(c.t, json.Unmarshal([]byte(c.call("settings/get-"+suffix, "null")), &answer))
+		require.NoError(c.t, json.Unmarshal([]byte(c.Call("settings/get-"+suffix, "null")), &answer))
 		all = append(all, fmt.Sprintf("%v", answer.Result.Value))
 	}
 	return strings.Join(all, "|")
@@ -59,10 +60,10 @@ func TestSettingsAreReadAndSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := newFile(t, "")
 		c := start(t, file)
-		c.quiet() // ST-10
+		c.Quiet() // ST-10
 		require.NoFileExists(t, file)
-		c.play("settings.frames")
-		require.NoError(t, c.stop())
+		c.Play("settings.frames", nil)
+		require.NoError(t, c.Stop())
 		require.JSONEq(t, `{"force_ports":false,"cluster_auto_sync":false,"cluster_id":"",
 			"cluster_friendly_name":"Büro <1> & \"2\""}`, read(t, file))
 	})
@@ -72,15 +73,15 @@ func TestValuesSurviveARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := newFile(t, "")
 		c := start(t, file)
-		require.JSONEq(t, okResult, c.call("settings/set-force-ports", `{"value":false}`))
-		require.JSONEq(t, okResult, c.call("settings/set-cluster-id", `{"value":"c-1"}`))
-		c.next() // the push
-		require.NoError(t, c.stop())
+		require.JSONEq(t, okResult, c.Call("settings/set-force-ports", `{"value":false}`))
+		require.JSONEq(t, okResult, c.Call("settings/set-cluster-id", `{"value":"c-1"}`))
+		c.Next() // the push
+		require.NoError(t, c.Stop())
 
 		c = start(t, file)
-		c.quiet() // no push of what was loaded
+		c.Quiet() // no push of what was loaded
 		require.Equal(t, "false|false|c-1|", c.values())
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -94,14 +95,14 @@ func TestStringsAreStoredByteForByte(t *testing.T) {
 			quoted, err := jsonrpc.Marshal(text)
 			require.NoError(t, err)
 			quoted = bytes.ReplaceAll(quoted, []byte(`\u2028`), []byte("\u2028"))
-			require.JSONEq(t, okResult, c.call("settings/set-cluster-id", `{"value":`+string(quoted)+`}`))
-			c.next() // the push
-			require.JSONEq(t, okResult, c.call("settings/set-cluster-friendly-name", `{"value":`+string(quoted)+`}`))
-			require.NoError(t, c.stop())
+			require.JSONEq(t, okResult, c.Call("settings/set-cluster-id", `{"value":`+string(quoted)+`}`))
+			c.Next() // the push
+			require.JSONEq(t, okResult, c.Call("settings/set-cluster-friendly-name", `{"value":`+string(quoted)+`}`))
+			require.NoError(t, c.Stop())
 
 			c = start(t, file)
 			require.Equal(t, "true|false|"+text+"|"+text, c.values())
-			require.NoError(t, c.stop())
+			require.NoError(t, c.Stop())
 		}
 	})
 }
@@ -139,7 +140,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 			{strs, `{"value":0}`, wrongType},
 		} {
 			for _, method := range tt.methods {
-				require.JSONEq(t, tt.want, c.call(method, tt.params), "%s %s", method, tt.params)
+				require.JSONEq(t, tt.want, c.Call(method, tt.params), "%s %s", method, tt.params)
 			}
 		}
 		for _, method := range []string{
@@ -149,12 +150,12 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 			"settings/get", "settings/", "errors:report",
 		} {
 			require.JSONEq(t, `{"error":{"code":-32601,"message":"method not found: `+method+`"}}`,
-				c.call(method, `{"value":"x"}`))
+				c.Call(method, `{"value":"x"}`))
 		}
-		c.quiet()
+		c.Quiet()
 		require.Equal(t, "false|false|c-1|", c.values())
 		require.Equal(t, content, read(t, file))
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -168,12 +169,12 @@ func TestNotificationsAreIgnored(t *testing.T) {
 			`{"jsonrpc":"2.0","method":"settings/get-cluster-id"}`,
 			`{"jsonrpc":"2.0","method":"unknown"}`,
 		} {
-			c.send(frame)
+			c.Send(frame)
 		}
-		c.quiet()
+		c.Quiet()
 		require.Equal(t, "true|false||", c.values())
 		require.NoFileExists(t, file)
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -183,18 +184,18 @@ func TestValueThatCannotBeSavedIsNotTaken(t *testing.T) {
 		c := start(t, file)
 		require.NoError(t, os.Mkdir(file, 0o700)) // nothing can be renamed over a directory, also by root
 		for _, method := range []string{"settings/set-cluster-id", "settings/set-cluster-friendly-name"} {
-			answer := c.call(method, `{"value":"refused"}`)
+			answer := c.Call(method, `{"value":"refused"}`)
 			require.Contains(t, answer, `"code":-32603`)
 			require.Contains(t, answer, file)
 		}
-		c.quiet() // no push
+		c.Quiet() // no push
 		require.Equal(t, "true|false||", c.values())
 
 		require.NoError(t, os.Remove(file))
-		require.JSONEq(t, okResult, c.call("settings/set-force-ports", `{"value":false}`))
+		require.JSONEq(t, okResult, c.Call("settings/set-force-ports", `{"value":false}`))
 		require.Equal(t, "false|false||", c.values())
 		require.NotContains(t, read(t, file), "refused")
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 		entries, err := os.ReadDir(filepath.Dir(file))
 		require.NoError(t, err)
 		require.Len(t, entries, 1, "temporary files are left")
@@ -209,9 +210,9 @@ func TestReadOnlyDirectoryKeepsTheOldValue(t *testing.T) {
 		file := newFile(t, `{"cluster_id":"c-1"}`)
 		require.NoError(t, os.Chmod(filepath.Dir(file), 0o500))
 		c := start(t, file)
-		require.Contains(t, c.call("settings/set-cluster-id", `{"value":"c-2"}`), `"code":-32603`)
+		require.Contains(t, c.Call("settings/set-cluster-id", `{"value":"c-2"}`), `"code":-32603`)
 		require.Equal(t, "true|false|c-1|", c.values())
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -225,9 +226,9 @@ func TestStoredContentIsReadOverTheDefaults(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := start(t, newFile(t, content))
-			c.quiet()
+			c.Quiet()
 			require.Equal(t, want, c.values(), content)
-			require.NoError(t, c.stop())
+			require.NoError(t, c.Stop())
 		})
 	}
 }
@@ -239,10 +240,10 @@ func TestUnknownKeysDisappearWithTheNextWrite(t *testing.T) {
 		c := start(t, file)
 		require.Equal(t, "false|false||", c.values())
 		require.Equal(t, content, read(t, file)) // ST-17: reading writes nothing
-		require.JSONEq(t, okResult, c.call("settings/set-cluster-friendly-name", `{"value":"n"}`))
+		require.JSONEq(t, okResult, c.Call("settings/set-cluster-friendly-name", `{"value":"n"}`))
 		require.JSONEq(t, `{"force_ports":false,"cluster_auto_sync":false,"cluster_id":"","cluster_friendly_name":"n"}`,
 			read(t, file))
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -252,9 +253,9 @@ func TestExternalEditIsInvisibleAndOverwritten(t *testing.T) {
 		c := start(t, file)
 		require.NoError(t, os.WriteFile(file, []byte(`{"cluster_id":"edited"}`), 0o600))
 		require.Equal(t, "true|false||", c.values())
-		require.JSONEq(t, okResult, c.call("settings/set-force-ports", `{"value":true}`))
+		require.JSONEq(t, okResult, c.Call("settings/set-force-ports", `{"value":true}`))
 		require.NotContains(t, read(t, file), "edited")
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -266,26 +267,26 @@ func TestMalformedFileIsSetAsideAndReported(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			file := newFile(t, content)
 			c := start(t, file)
-			c.expect(`{"jsonrpc":"2.0","method":"errors:report","params":{"id":"node-settings:settings-reset",
-				"message":"The settings file settings.json was damaged and is now settings.json.corrupt-` + bubbleTime +
+			c.Expect(`{"jsonrpc":"2.0","method":"errors:report","params":{"id":"node-settings:settings-reset",` +
+				`"message":"The settings file settings.json was damaged and is now settings.json.corrupt-` + bubbleTime +
 				`. Default settings are in use.","timestamp":0,"severity":"warning","action":"none"}}`)
 			require.Equal(t, "true|false||", c.values(), content)
 			require.NoFileExists(t, file)
 			require.Equal(t, content, read(t, file+".corrupt-"+bubbleTime))
 
-			require.Contains(t, c.call("settings/set-force-ports", `{"value":1}`), "-32602")
-			c.quiet() // only a write clears the error
-			require.JSONEq(t, okResult, c.call("settings/set-cluster-auto-sync", `{"value":true}`))
-			c.expect(`{"jsonrpc":"2.0","method":"connection/cluster-auto-sync","params":{"value":true}}`)
-			c.expect(`{"jsonrpc":"2.0","method":"errors:clear","params":{"id":"node-settings:settings-reset"}}`)
-			require.JSONEq(t, okResult, c.call("settings/set-cluster-friendly-name", `{"value":"n"}`))
-			c.quiet() // and only once
-			require.NoError(t, c.stop())
+			require.Contains(t, c.Call("settings/set-force-ports", `{"value":1}`), "-32602")
+			c.Quiet() // only a write clears the error
+			require.JSONEq(t, okResult, c.Call("settings/set-cluster-auto-sync", `{"value":true}`))
+			c.Expect(`{"jsonrpc":"2.0","method":"connection/cluster-auto-sync","params":{"value":true}}`)
+			c.Expect(`{"jsonrpc":"2.0","method":"errors:clear","params":{"id":"node-settings:settings-reset"}}`)
+			require.JSONEq(t, okResult, c.Call("settings/set-cluster-friendly-name", `{"value":"n"}`))
+			c.Quiet() // and only once
+			require.NoError(t, c.Stop())
 
 			c = start(t, file)
-			c.quiet()
+			c.Quiet()
 			require.Equal(t, "true|true||n", c.values())
-			require.NoError(t, c.stop())
+			require.NoError(t, c.Stop())
 		})
 	}
 }
@@ -295,12 +296,12 @@ func TestMalformedFileThatCannotBeSetAsideDoesNotStopTheWorker(t *testing.T) {
 		file := newFile(t, "broken")
 		require.NoError(t, os.Mkdir(file+".corrupt-"+bubbleTime, 0o700))
 		c := start(t, file)
-		require.Contains(t, c.next(), "errors:report")
-		require.JSONEq(t, okResult, c.call("settings/set-force-ports", `{"value":false}`))
-		require.Contains(t, c.next(), "errors:clear")
+		require.Contains(t, c.Next(), "errors:report")
+		require.JSONEq(t, okResult, c.Call("settings/set-force-ports", `{"value":false}`))
+		require.Contains(t, c.Next(), "errors:clear")
 		require.Contains(t, read(t, file), `"force_ports": false`)
-		require.NoError(t, c.stop())
-		require.Contains(t, c.log.String(), "ERROR malformed settings could not be set aside")
+		require.NoError(t, c.Stop())
+		require.Contains(t, c.Log.String(), "ERROR malformed settings could not be set aside")
 	})
 }
 
@@ -331,10 +332,9 @@ func TestUnsafeFileIsFatal(t *testing.T) {
 			}
 			file := newFile(t, "")
 			require.NoError(t, spoil(file))
-			c := launch(t, file)
-			_, err := c.lines.ReadByte()
-			require.Error(t, err, "a frame was written")
-			err = <-c.ended
+			p := workertest.Launch(t, "nvpair-node-settings", on(file))
+			p.Closed() // without a frame
+			err := p.Wait()
 			require.ErrorContains(t, err, filepath.Dir(file))
 			require.ErrorContains(t, err, "--settings") // it says what to do
 			_, err = os.Lstat(file)
@@ -347,24 +347,24 @@ func TestStringsAreNeverLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := newFile(t, `{"cluster_id":"Topf1"}`)
 		c := start(t, file)
-		require.JSONEq(t, okResult, c.call("settings/set-cluster-friendly-name", `{"value":"Topf2"}`))
-		require.Contains(t, c.call("settings/set-force-ports", `{"value":"Topf3"}`), "-32602")
+		require.JSONEq(t, okResult, c.Call("settings/set-cluster-friendly-name", `{"value":"Topf2"}`))
+		require.Contains(t, c.Call("settings/set-force-ports", `{"value":"Topf3"}`), "-32602")
 		require.NoError(t, os.Remove(file))
 		require.NoError(t, os.Mkdir(file, 0o700))
-		require.Contains(t, c.call("settings/set-cluster-id", `{"value":"Topf4"}`), "-32603")
-		require.NoError(t, c.stop())
-		require.NotContains(t, c.log.String(), "Topf")
-		require.Contains(t, c.log.String(), "settings loaded force_ports=true cluster_auto_sync=false has_cluster_id=true "+
+		require.Contains(t, c.Call("settings/set-cluster-id", `{"value":"Topf4"}`), "-32603")
+		require.NoError(t, c.Stop())
+		require.NotContains(t, c.Log.String(), "Topf")
+		require.Contains(t, c.Log.String(), "settings loaded force_ports=true cluster_auto_sync=false has_cluster_id=true "+
 			"has_cluster_friendly_name=false path="+file)
-		require.Contains(t, c.log.String(), "has_cluster_friendly_name=true")
+		require.Contains(t, c.Log.String(), "has_cluster_friendly_name=true")
 	})
 }
 
 func TestShutdownIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, newFile(t, ""))
-		require.JSONEq(t, `{"result":null}`, c.call("shutdown", "null"))
-		require.NoError(t, <-c.ended)
+		require.JSONEq(t, `{"result":null}`, c.Call("shutdown", "null"))
+		require.NoError(t, c.Wait())
 	})
 }
 

@@ -45,8 +45,6 @@ type info struct {
 	closed chan struct{} // by the server's end
 }
 
-func newLAN(t *testing.T) *lan { return newLANWith(t, func(*Config) {}) }
-
 func newLANWith(t *testing.T, change func(*Config)) *lan {
 	l := &lan{net: mdnstest.New(), infos: make(map[string]*info)}
 	cfg := newConfig(t, &host{ips: []string{"10.0.0.1"}})
@@ -181,8 +179,8 @@ func (l *lan) after(method, hostUUID string) (discovery.DirectoryNode, time.Dura
 
 // within returns the next frame, if one comes in time.
 func (l *lan) within(d time.Duration) (string, bool) {
-	_ = l.conn.SetReadDeadline(time.Now().Add(d))
-	line, err := l.lines.ReadString('\n')
+	_ = l.Conn.SetReadDeadline(time.Now().Add(d))
+	line, err := l.Lines.ReadString('\n')
 	return strings.TrimSpace(line), err == nil
 }
 
@@ -199,9 +197,9 @@ func (l *lan) without(method string, d time.Duration) {
 
 // close ends the scanner. Its last frames are read meanwhile.
 func (l *lan) close() {
-	go func() { _, _ = io.Copy(io.Discard, l.lines) }()
-	_ = l.conn.SetReadDeadline(time.Time{})
-	require.NoError(l.t, l.stop())
+	go func() { _, _ = io.Copy(io.Discard, l.Lines) }()
+	_ = l.Conn.SetReadDeadline(time.Time{})
+	require.NoError(l.t, l.Stop())
 }
 
 func inLAN(t *testing.T, story func(l *lan)) { inLANWith(t, func(*Config) {}, story) }
@@ -441,8 +439,8 @@ func TestAFloodOfRecordsPushesOutNobody(t *testing.T) {
 		cancel()
 		running.Wait()
 		var list discovery.Directory
-		_ = l.conn.SetReadDeadline(time.Time{})
-		l.send(`{"jsonrpc":"2.0","id":7,"method":"discovery:get-nodes","params":{}}`)
+		_ = l.Conn.SetReadDeadline(time.Time{})
+		l.Send(`{"jsonrpc":"2.0","id":7,"method":"discovery:get-nodes","params":{}}`)
 		for {
 			line, ok := l.within(time.Minute)
 			require.True(l.t, ok)
@@ -465,7 +463,7 @@ func TestAFloodOfRecordsPushesOutNobody(t *testing.T) {
 func TestANodeGivenByAddressLivesByItsAnswers(t *testing.T) { // DEC-65
 	inLAN(t, func(l *lan) {
 		l.up("192.0.2.9", other)
-		l.notify(discovery.MethodStaticNode, `{"hostUuid":"`+other+`","name":"far","addresses":["192.0.2.9"],"services":{"ni":{"port":14318}}}`)
+		l.Notify(discovery.MethodStaticNode, `{"hostUuid":"`+other+`","name":"far","addresses":["192.0.2.9"],"services":{"ni":{"port":14318}}}`)
 		n, _ := l.after(discovery.NotifyNodeDiscovered, other)
 		require.Equal(l.t, "192.0.2.9", n.IP)
 		l.without(discovery.NotifyNodeRemoved, 10*time.Minute)
@@ -474,7 +472,7 @@ func TestANodeGivenByAddressLivesByItsAnswers(t *testing.T) { // DEC-65
 		l.up("192.0.2.9", other)
 		_, took := l.after(discovery.NotifyNodeDiscovered, other)
 		require.Less(l.t, took, 15*time.Second)
-		l.notify(discovery.MethodStaticNodeRemoved, `{"hostUuid":"`+other+`"}`)
+		l.Notify(discovery.MethodStaticNodeRemoved, `{"hostUuid":"`+other+`"}`)
 		l.down("192.0.2.9")
 		l.after(discovery.NotifyNodeRemoved, other)
 	})

@@ -76,7 +76,7 @@ func TestANodeThatIsHeardIsNotRenamedByItsAddress(t *testing.T) { // MN-32
 		l.node("beta", "10.0.0.2", other)
 		l.after(discovery.NotifyNodeUpdated, other)
 		for range 10 { // at every point of a scan
-			l.notify(discovery.MethodStaticNode, `{"hostUuid":"`+other+`","name":"manual:10.0.0.2","addresses":["10.0.0.2"],"services":{"ni":{"port":14318}}}`)
+			l.Notify(discovery.MethodStaticNode, `{"hostUuid":"`+other+`","name":"manual:10.0.0.2","addresses":["10.0.0.2"],"services":{"ni":{"port":14318}}}`)
 			l.without("manual:10.0.0.2", 700*time.Millisecond)
 		}
 	})
@@ -107,7 +107,7 @@ func TestTheFirstRecordSaysWhereTheNodeCanBeAsked(t *testing.T) {
 			defer func() { cancel(); <-ended }()
 			if tt.register {
 				l.without("no such event", 400*time.Millisecond)
-				l.notify(discovery.MethodRegister, `{"service":"ni","port":14318}`)
+				l.Notify(discovery.MethodRegister, `{"service":"ni","port":14318}`)
 			}
 			l.without("no such event", 3*time.Second)
 			require.Contains(l.t, <-first, tt.want, name)

@@ -5,7 +5,6 @@ package scanner
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +21,7 @@ import (
 
 	"nvpair/internal/mdns/mdnstest"
 	"nvpair/internal/worker"
+	"nvpair/internal/worker/workertest"
 	"nvpair/shared/discovery"
 )
 
@@ -74,30 +74,18 @@ func saveIdentity(t *testing.T, path, id string) {
 	require.NoError(t, os.WriteFile(path, []byte(`{"node_uuid":"`+id+`","created_at":1}`), 0o600))
 }
 
-// event reads an event of that method and returns its node.
-func (c *client) event(method string) discovery.DirectoryNode {
-	c.t.Helper()
-	var frame struct {
-		Method string
-		Params discovery.NodeEvent
-	}
-	require.NoError(c.t, json.Unmarshal([]byte(c.next()), &frame))
-	require.Equal(c.t, method, frame.Method)
-	return frame.Params.Node
-}
-
 func TestOwnEntryFollowsTheRegistrations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, newConfig(t, &host{ips: []string{"192.168.1.5", "10.0.0.7"}}))
-		c.play("self.frames")
-		require.NoError(t, c.stop())
+		c.Play("self.frames", nil)
+		require.NoError(t, c.Stop())
 	})
 }
 
 func TestBadParamsChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, newConfig(t, &host{}))
-		c.next() // discovered
+		c.Next() // discovered
 		bad := []struct{ method, params string }{
 			{"register", `[]`},
 			{"register", `null`},
@@ -124,52 +112,52 @@ func TestBadParamsChangeNothing(t *testing.T) {
 			{"node-activity", `7`},
 		}
 		for _, tt := range bad {
-			answer := c.call("discovery:"+tt.method, tt.params)
+			answer := c.Call("discovery:"+tt.method, tt.params)
 			require.Contains(t, answer, `{"error":{"code":-32602,"message":"invalid params: `, "%s %s", tt.method, tt.params)
-			c.notify("discovery:"+tt.method, tt.params)
+			c.Notify("discovery:"+tt.method, tt.params)
 		}
-		c.send(`{"jsonrpc":"2.0","id":7,"method":"discovery:register"}`)
-		require.Contains(t, c.next(), `"code":-32602`)
-		c.quiet()
-		require.Contains(t, c.call("discovery:get-nodes", `null`), `"services":{}`)
-		require.NoError(t, c.stop())
-		require.Equal(t, len(bad), strings.Count(c.log.String(), "WARN notification dropped"))
+		c.Send(`{"jsonrpc":"2.0","id":7,"method":"discovery:register"}`)
+		require.Contains(t, c.Next(), `"code":-32602`)
+		c.Quiet()
+		require.Contains(t, c.Call("discovery:get-nodes", `null`), `"services":{}`)
+		require.NoError(t, c.Stop())
+		require.Equal(t, len(bad), strings.Count(c.Log.String(), "WARN notification dropped"))
 	})
 }
 
 func TestUnknownMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, newConfig(t, &host{}))
-		c.next() // discovered
+		c.Next() // discovered
 		for _, method := range []string{"discovery:no-such-method", "discovery:nodes", "errors:report"} {
-			require.JSONEq(t, `{"error":{"code":-32601,"message":"method not found: `+method+`"}}`, c.call(method, `{}`))
-			c.notify(method, `{}`)
+			require.JSONEq(t, `{"error":{"code":-32601,"message":"method not found: `+method+`"}}`, c.Call(method, `{}`))
+			c.Notify(method, `{}`)
 		}
-		c.quiet()
-		require.JSONEq(t, `{"result":{"level":"debug"}}`, c.call("log/set-level", `{"level":"Debug"}`))
-		require.JSONEq(t, `{"result":null}`, c.call("shutdown", `null`))
-		require.NoError(t, <-c.ended)
+		c.Quiet()
+		require.JSONEq(t, `{"result":{"level":"debug"}}`, c.Call("log/set-level", `{"level":"Debug"}`))
+		require.JSONEq(t, `{"result":null}`, c.Call("shutdown", `null`))
+		require.NoError(t, c.Wait())
 	})
 }
 
 func TestRegistrationsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, newConfig(t, &host{}))
-		c.next() // discovered
+		c.Next() // discovered
 		for i := range maxServices {
-			require.JSONEq(t, ok, c.call("discovery:register", fmt.Sprintf(`{"service":"s%d","port":1}`, i)))
+			require.JSONEq(t, ok, c.Call("discovery:register", fmt.Sprintf(`{"service":"s%d","port":1}`, i)))
 			require.Len(t, c.event("discovery:node-updated").Services, i+1)
 		}
 		require.JSONEq(t, `{"error":{"code":-32000,"message":"too many services are registered"}}`,
-			c.call("discovery:register", `{"service":"new","port":1}`))
-		require.JSONEq(t, ok, c.call("discovery:register", `{"service":"s0","port":2}`)) // known
+			c.Call("discovery:register", `{"service":"new","port":1}`))
+		require.JSONEq(t, ok, c.Call("discovery:register", `{"service":"s0","port":2}`)) // known
 		require.Equal(t, 2, c.event("discovery:node-updated").Services["s0"].Port)
-		require.JSONEq(t, ok, c.call("discovery:unregister", `{"service":"s0"}`))
-		c.next()
-		require.JSONEq(t, ok, c.call("discovery:register", `{"service":"new","port":1}`))
-		c.next()
-		c.quiet()
-		require.NoError(t, c.stop())
+		require.JSONEq(t, ok, c.Call("discovery:unregister", `{"service":"s0"}`))
+		c.Next()
+		require.JSONEq(t, ok, c.Call("discovery:register", `{"service":"new","port":1}`))
+		c.Next()
+		c.Quiet()
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -178,10 +166,10 @@ func TestLastSeenIsTheTimeOfTheLastChange(t *testing.T) {
 		c := start(t, newConfig(t, &host{}))
 		require.EqualValues(t, bubble, c.event("discovery:node-discovered").LastSeenSeconds)
 		<-time.After(40 * time.Second)
-		require.Contains(t, c.call("discovery:get-nodes", `{}`), fmt.Sprintf(`"lastSeen":%d`, bubble))
-		require.JSONEq(t, ok, c.call("discovery:register", `{"service":"ol","port":1}`))
+		require.Contains(t, c.Call("discovery:get-nodes", `{}`), fmt.Sprintf(`"lastSeen":%d`, bubble))
+		require.JSONEq(t, ok, c.Call("discovery:register", `{"service":"ol","port":1}`))
 		require.EqualValues(t, bubble+40, c.event("discovery:node-updated").LastSeenSeconds)
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -199,18 +187,18 @@ func TestAddressesAreFollowed(t *testing.T) {
 		require.EqualValues(t, bubble+15, node.LastSeenSeconds)
 
 		h.set(nil, "10.0.0.2", "10.0.0.1") // DI-28: the order counts
-		require.JSONEq(t, ok, c.call("discovery:reload-identity", `null`))
+		require.JSONEq(t, ok, c.Call("discovery:reload-identity", `null`))
 		node = c.event("discovery:node-updated")
 		require.Equal(t, "10.0.0.2", node.IP)
 		require.EqualValues(t, bubble+15, node.LastSeenSeconds) // at once, not by the next sweep
 
 		h.set(errors.New("no answer"), "10.0.0.3")
 		<-time.After(40 * time.Second)
-		c.quiet() // the last good ones stay
+		c.Quiet() // the last good ones stay
 
 		h.set(nil)
 		require.Equal(t, "127.0.0.1", c.event("discovery:node-updated").IP) // DI-27
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -228,9 +216,9 @@ func TestRunWaitsForItsSweep(t *testing.T) {
 			return nil, nil
 		}
 		c := start(t, cfg)
-		c.next() // discovered
+		c.Next() // discovered
 		<-swept
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 		require.EqualValues(t, 2, ended.Load())
 	})
 }
@@ -239,28 +227,28 @@ func TestChangedIdentityMovesTheEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := newConfig(t, &host{})
 		c := start(t, cfg)
-		c.next() // discovered
-		require.JSONEq(t, ok, c.call("discovery:register", `{"service":"ol","port":1}`))
-		c.next()
+		c.Next() // discovered
+		require.JSONEq(t, ok, c.Call("discovery:register", `{"service":"ol","port":1}`))
+		c.Next()
 
 		saveIdentity(t, filepath.Join(cfg.ClusterDir, "identity.json"), other)
-		require.JSONEq(t, ok, c.call("discovery:reload-identity", `{}`))
-		c.expect(`{"jsonrpc":"2.0","method":"discovery:node-removed","params":
-			{"node":{"hostUuid":"` + uuid + `","name":"host.example"}}}`)
+		require.JSONEq(t, ok, c.Call("discovery:reload-identity", `{}`))
+		c.Expect(`{"jsonrpc":"2.0","method":"discovery:node-removed","params":` +
+			`{"node":{"hostUuid":"` + uuid + `","name":"host.example"}}}`)
 		node := c.event("discovery:node-discovered")
 		require.Equal(t, other, node.HostUUID)
 		require.Equal(t, 1, node.Services["ol"].Port)
-		require.Contains(t, c.call("discovery:get-nodes", `{}`), other)
+		require.Contains(t, c.Call("discovery:get-nodes", `{}`), other)
 
-		require.JSONEq(t, ok, c.call("discovery:reload-identity", `{}`))
-		c.quiet() // unchanged now
+		require.JSONEq(t, ok, c.Call("discovery:reload-identity", `{}`))
+		c.Quiet() // unchanged now
 
 		require.NoError(t, os.WriteFile(filepath.Join(cfg.ClusterDir, "identity.json"), []byte("{"), 0o600))
-		require.Contains(t, c.call("discovery:reload-identity", `{}`), `"code":-32000`)
-		c.notify("discovery:reload-identity", `{}`)
-		c.quiet()
-		require.Contains(t, c.call("discovery:get-nodes", `{}`), other)
-		require.NoError(t, c.stop())
+		require.Contains(t, c.Call("discovery:reload-identity", `{}`), `"code":-32000`)
+		c.Notify("discovery:reload-identity", `{}`)
+		c.Quiet()
+		require.Contains(t, c.Call("discovery:get-nodes", `{}`), other)
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -290,11 +278,11 @@ func TestIdentityIsMintedOnce(t *testing.T) {
 		c := start(t, cfg)
 		first := c.event("discovery:node-discovered").HostUUID
 		require.Len(t, first, 36)
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 
 		c = start(t, cfg)
 		require.Equal(t, first, c.event("discovery:node-discovered").HostUUID)
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	})
 }
 
@@ -303,10 +291,9 @@ func TestDamagedIdentityIsFatal(t *testing.T) {
 	cfg := newConfig(t, &host{})
 	path := filepath.Join(filepath.Dir(filepath.Clean(cfg.ClusterDir)), "node-id.json")
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
-	c := launch(t, cfg)
-	_, err := c.lines.ReadByte()
-	require.Error(t, err, "a frame was written")
-	require.ErrorContains(t, <-c.ended, path)
+	p := workertest.Launch(t, "nvpair-node-scanner", with(cfg))
+	p.Closed() // without a frame
+	require.ErrorContains(t, p.Wait(), path)
 	require.FileExists(t, path)
 }
 

@@ -142,14 +142,14 @@ func TestAForgedMembersModelsAreNotTaken(t *testing.T) {
 func TestThisNodeSaysOfWhichClusterItIs(t *testing.T) {
 	self, peer := clustertest.New(t), clustertest.New(t)
 	inLANWith(t, in(self), func(l *lan) {
-		require.Equal(l.t, ok, l.call(discovery.MethodReloadTrust, "null"))
-		l.quiet() // nothing changed
+		require.Equal(l.t, ok, l.Call(discovery.MethodReloadTrust, "null"))
+		l.Quiet() // nothing changed
 		self.Pin(peer)
-		require.Equal(l.t, ok, l.call(discovery.MethodReloadTrust, "null"))
+		require.Equal(l.t, ok, l.Call(discovery.MethodReloadTrust, "null"))
 		n := l.event(discovery.NotifyNodeUpdated)
 		require.Equal(l.t, []any{self.UUID, self.UUID, true}, []any{n.HostUUID, n.ClusterUUID, n.Trusted})
 		self.Unpin(peer)
-		require.Equal(l.t, ok, l.call(discovery.MethodReloadTrust, "null"))
+		require.Equal(l.t, ok, l.Call(discovery.MethodReloadTrust, "null"))
 		n = l.event(discovery.NotifyNodeUpdated)
 		require.Equal(l.t, []any{"", false}, []any{n.ClusterUUID, n.Trusted})
 	})
@@ -158,7 +158,7 @@ func TestThisNodeSaysOfWhichClusterItIs(t *testing.T) {
 func TestThisNodesModelsAreAskedOverLoopback(t *testing.T) {
 	inLAN(t, func(l *lan) {
 		l.serve("127.0.0.1:14322", nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, twoModels) })
-		require.Equal(l.t, ok, l.call(discovery.MethodRegister, `{"service":"em","port":14322}`))
+		require.Equal(l.t, ok, l.Call(discovery.MethodRegister, `{"service":"em","port":14322}`))
 		n := l.until(discovery.NotifyNodeUpdated, uuid, func(n discovery.DirectoryNode) bool { return n.Models != nil })
 		require.Equal(l.t, []string{"a", "b"}, n.Models)
 	})

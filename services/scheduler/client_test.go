@@ -3,15 +3,11 @@
 package scheduler
 
 import (
-	"bufio"
-	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"nvpair/internal/applog"
 	"nvpair/internal/worker"
+	"nvpair/internal/worker/workertest"
 	"nvpair/shared/schedule"
 )
 
@@ -35,17 +31,11 @@ func TestMain(m *testing.M) {
 
 const playWorker = "TEST_PLAY_WORKER"
 
-// client is the broker's end of the link of a running worker, in a synctest
-// bubble: a wait that never ends fails at once as a deadlock.
+// client is the broker's end of the link of a running worker, in a synctest bubble.
 type client struct {
 	*service // to look at between messages, under its lock
-
-	t     *testing.T
-	conn  net.Conn
-	lines *bufio.Reader
-	pings int
-	ended chan struct{}
-	logs  bytes.Buffer // to be read after stop
+	*workertest.Peer
+	t *testing.T
 }
 
 // bubble runs a story against a worker with that interval; 0 is the default.
@@ -59,76 +49,23 @@ func bubbleOver(t *testing.T, interval time.Duration, around func(io.ReadWriteCl
 	story func(c *client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := net.Pipe()
-		c := &client{t: t, conn: ours, lines: bufio.NewReader(ours), ended: make(chan struct{})}
-		level := new(slog.LevelVar)
-		level.Set(slog.LevelDebug)
-		c.service = newService(Config{
-			Config: worker.Config{
-				Link:    around(theirs),
-				Version: "1.2.3",
-				Log:     slog.New(applog.NewHandler(&c.logs, "nvpair-job-scheduler", level)),
-				Level:   level,
-			},
-			Interval: interval,
+		c := &client{t: t}
+		c.Peer = workertest.Start(t, "nvpair-job-scheduler", func(ctx context.Context, common worker.Config) error {
+			common.Link = around(common.Link)
+			c.service = newService(Config{Config: common, Interval: interval})
+			c.run(ctx)
+			return nil
 		})
-		go func() {
-			defer close(c.ended)
-			c.run(t.Context())
-		}()
-		defer c.stop()
-		require.Equal(t, `{"jsonrpc":"2.0","method":"ready","params":{"version":"1.2.3"}}`, c.next())
-		require.Equal(t, `{"jsonrpc":"2.0","method":"worker/hello","params":{"liveness":1,"version":"1.2.3"}}`, c.next())
 		story(c)
+		require.NoError(t, c.Stop())
 	})
 }
 
-// stop ends the input and waits for the end of the worker.
-func (c *client) stop() {
-	_ = c.conn.Close()
-	<-c.ended
-}
-
-func (c *client) send(frame string) {
+// Quiet looks once what is due is in the pipe or queued.
+func (c *client) Quiet() {
 	c.t.Helper()
-	_, err := fmt.Fprintln(c.conn, frame)
-	require.NoError(c.t, err)
-}
-
-func (c *client) notify(method, params string) {
-	c.t.Helper()
-	c.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params))
-}
-
-// next returns the next frame. Empty lines, which end torn frames, are skipped.
-func (c *client) next() string {
-	c.t.Helper()
-	for {
-		line, err := c.lines.ReadString('\n')
-		require.NoError(c.t, err)
-		if line = strings.TrimSuffix(line, "\n"); line != "" {
-			return line
-		}
-	}
-}
-
-// call sends a request and returns its answer without the envelope.
-func (c *client) call(method, params string) string {
-	c.t.Helper()
-	c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params))
-	const envelope = `{"jsonrpc":"2.0","id":7,`
-	line := c.next()
-	require.True(c.t, strings.HasPrefix(line, envelope), line)
-	return "{" + strings.TrimPrefix(line, envelope)
-}
-
-// quiet requires that nothing but what was expected so far has been written.
-func (c *client) quiet() {
-	c.t.Helper()
-	synctest.Wait() // what is due is in the pipe or queued
-	c.pings++
-	c.notify("worker/ping", fmt.Sprintf(`{"seq":%d}`, c.pings))
-	require.Equal(c.t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"worker/pong","params":{"seq":%d}}`, c.pings), c.next())
+	synctest.Wait()
+	c.Peer.Quiet()
 }
 
 // pass lets time go by and everything due happen.
@@ -144,7 +81,7 @@ func (c *client) out() string {
 	begin := time.Now()
 	var first string
 	for i, engine := range []string{"ollama", "lmstudio"} {
-		got := ranking(c.t, engine, c.next())
+		got := ranking(c.t, engine, c.Next())
 		if i == 0 {
 			first = got
 		}
@@ -188,7 +125,7 @@ func (c *client) list(ids ...string) {
 	}
 	params, err := json.Marshal(nodes)
 	require.NoError(c.t, err)
-	c.notify("discovery:nodes-changed", string(params))
+	c.Notify("discovery:nodes-changed", string(params))
 }
 
 // place sends a running job of that id on a node.
@@ -199,35 +136,25 @@ func (c *client) place(id, node string) {
 
 func (c *client) upsert(id, state, node string) {
 	c.t.Helper()
-	c.notify("workloads:upsert", fmt.Sprintf(
+	c.Notify("workloads:upsert", fmt.Sprintf(
 		`{"workloadInfo":{"id":%q,"engine":"ollama","runId":"r","state":%q,"originatedFrom":"p","scheduledOn":%q}}`,
 		id, state, node))
 }
 
 func (c *client) telemetry(node string, percent int) {
 	c.t.Helper()
-	c.notify("scheduler:telemetry", fmt.Sprintf(
+	c.Notify("scheduler:telemetry", fmt.Sprintf(
 		`{"hostUuid":%q,"gpuUtilizationPercent":%d,"telemetryValid":true,"msSince":0}`, node, percent))
 }
 
-// play runs a script of testdata: lines with > are sent, each when the last
-// output is past, lines with < must come back in that order, others are
-// comments.
+// play runs a script, of which each frame is sent when the last output is past.
 func (c *client) play(name string) {
 	c.t.Helper()
-	script, err := os.ReadFile(filepath.Join("testdata", name))
-	require.NoError(c.t, err)
-	for line := range strings.Lines(string(script)) {
-		switch frame := strings.TrimSpace(line[1:]); line[0] {
-		case '>':
-			c.quiet()
-			c.pass(outputWindow)
-			c.quiet()
-			c.send(frame)
-		case '<':
-			require.Equal(c.t, frame, c.next())
-		}
-	}
+	c.Play(name, func() {
+		c.Quiet()
+		c.pass(outputWindow)
+		c.Quiet()
+	})
 	c.pass(outputWindow)
-	c.quiet()
+	c.Quiet()
 }

@@ -120,9 +120,9 @@ func TestNodeWithTooLongAnIDTakesOnlyItselfAlong(t *testing.T) {
 	bubble(t, time.Hour, func(c *client) {
 		c.list("b", long, "a")
 		require.Equal(t, "a 0/1, b 0/1", c.out())
-		c.quiet()
-		c.stop()
-		require.Contains(t, c.logs.String(), "WARN bound reached")
+		c.Quiet()
+		require.NoError(t, c.Stop())
+		require.Contains(t, c.Log.String(), "WARN bound reached")
 	})
 }
 

@@ -28,13 +28,13 @@ func TestFirstRankingKnowsWhatWasReplayed(t *testing.T) {
 		c.place("1", "a")
 		c.telemetry("b", 90)
 		c.telemetry("gone", 0)
-		c.quiet()
+		c.Quiet()
 		c.list("b", "a", "c")
 		require.Equal(t, "c 0/1, a 1/1, b 0/3", c.out())
 		c.pass(outputWindow)
 		c.list("b", "a", "c", "gone") // its telemetry was dropped with the first list (JS-15)
 		require.Equal(t, "c 0/1, gone 0/1, a 1/1, b 0/3", c.out())
-		c.quiet()
+		c.Quiet()
 	})
 }
 
@@ -45,10 +45,10 @@ func TestSilentUntilANodeIsKnown(t *testing.T) {
 		c.telemetry("a", 0)
 		c.list()
 		c.pass(time.Minute)
-		c.quiet()
+		c.Quiet()
 		require.Equal(t, `{"result":{"interval_ms":1000,"engines":{`+
 			`"lmstudio":{"engine":"lmstudio","emitted":[],"lastEmittedAt":0},`+
-			`"ollama":{"engine":"ollama","emitted":[],"lastEmittedAt":0}}}}`, c.call("scheduler:get-status", "null"))
+			`"ollama":{"engine":"ollama","emitted":[],"lastEmittedAt":0}}}}`, c.Call("scheduler:get-status", "null"))
 	})
 }
 
@@ -63,17 +63,17 @@ func TestChangesWithinTheWindowComeAtItsEnd(t *testing.T) {
 		for i := range 5 {
 			c.place(fmt.Sprint(i), "a")
 		}
-		c.quiet()
-		require.Equal(t, "b 0/1, a 5/1", ranking(t, "ollama", c.next()))
+		c.Quiet()
+		require.Equal(t, "b 0/1, a 5/1", ranking(t, "ollama", c.Next()))
 		require.Equal(t, outputWindow, time.Since(begin))
-		require.Equal(t, "b 0/1, a 5/1", ranking(t, "lmstudio", c.next()))
+		require.Equal(t, "b 0/1, a 5/1", ranking(t, "lmstudio", c.Next()))
 
 		c.pass(outputWindow)
 		begin = time.Now()
 		c.place("b", "b") // at once: the window is over
 		require.Equal(t, "b 1/1, a 5/1", c.out())
 		require.Zero(t, time.Since(begin))
-		c.quiet()
+		c.Quiet()
 	})
 }
 
@@ -84,7 +84,7 @@ func TestChangeUndoneWithinTheWindowIsNotSent(t *testing.T) {
 		c.place("1", "a")
 		c.upsert("1", "completed", "a")
 		c.pass(time.Second)
-		c.quiet()
+		c.Quiet()
 	})
 }
 
@@ -98,12 +98,12 @@ func TestParentThatDoesNotReadGetsTheNewestRanking(t *testing.T) {
 		last := ""
 		frames := 0
 		for ; last != "b 0/1, a 500/1"; frames++ {
-			last = ranking(t, "ollama", c.next())
-			require.Equal(t, last, ranking(t, "lmstudio", c.next()))
+			last = ranking(t, "ollama", c.Next())
+			require.Equal(t, last, ranking(t, "lmstudio", c.Next()))
 		}
 		require.LessOrEqual(t, frames, 3)
 		c.pass(outputWindow)
-		c.quiet()
+		c.Quiet()
 	})
 }
 
@@ -118,17 +118,18 @@ func TestStaleTelemetryIsNoticedWithinAnInterval(t *testing.T) {
 		{time.Hour, time.Hour},
 	} {
 		bubble(t, tt.interval, func(c *client) {
+			c.Patience = 2 * time.Hour
 			c.list("a", "b")
 			c.out()
 			c.pass(outputWindow)
 			begin := time.Now()
 			c.telemetry("b", 0)
 			require.Equal(t, "b 0/0, a 0/1", c.out())
-			require.Equal(t, "a 0/1, b 0/1", ranking(t, "ollama", c.next()))
+			require.Equal(t, "a 0/1, b 0/1", ranking(t, "ollama", c.Next()))
 			require.Equal(t, tt.want, time.Since(begin), "interval %v", tt.interval)
-			c.next()
+			c.Next()
 			c.pass(outputWindow)
-			c.quiet()
+			c.Quiet()
 		})
 	}
 }
@@ -186,8 +187,8 @@ func TestNoTimerWithoutTelemetryThatCanBecomeStale(t *testing.T) {
 func (c *client) outWithin(d time.Duration) {
 	c.t.Helper()
 	begin := time.Now()
-	ranking(c.t, "ollama", c.next())
-	ranking(c.t, "lmstudio", c.next())
+	ranking(c.t, "ollama", c.Next())
+	ranking(c.t, "lmstudio", c.Next())
 	require.LessOrEqual(c.t, time.Since(begin), d)
 	synctest.Wait()
 }
@@ -216,12 +217,12 @@ func TestIntervalIsReadAndSet(t *testing.T) {
 			if tt.want == "" {
 				want = refused
 			}
-			require.Equal(t, want, c.call("scheduler:set-interval", tt.params), tt.params)
+			require.Equal(t, want, c.Call("scheduler:set-interval", tt.params), tt.params)
 		}
-		require.Equal(t, `{"result":{"interval_ms":300}}`, c.call("scheduler:get-interval", "null"))
-		c.send(`{"jsonrpc":"2.0","id":7,"method":"scheduler:set-interval"}`)
-		require.Contains(t, c.next(), `"code":-32602`)
-		c.quiet()
+		require.Equal(t, `{"result":{"interval_ms":300}}`, c.Call("scheduler:get-interval", "null"))
+		c.Send(`{"jsonrpc":"2.0","id":7,"method":"scheduler:set-interval"}`)
+		require.Contains(t, c.Next(), `"code":-32602`)
+		c.Quiet()
 	})
 }
 
@@ -234,29 +235,29 @@ func TestNewIntervalAppliesFromTheNextWait(t *testing.T) {
 		begin := time.Now()
 		c.telemetry("a", 0) // the first wait, of 7 s, begins
 		c.out()
-		c.call("scheduler:set-interval", `{"interval_ms":4000}`)
-		require.Equal(t, "a 0/1", ranking(t, "ollama", c.next()))
+		c.Call("scheduler:set-interval", `{"interval_ms":4000}`)
+		require.Equal(t, "a 0/1", ranking(t, "ollama", c.Next()))
 		require.Equal(t, 11*time.Second, time.Since(begin)) // 7 s, then 4 s
-		c.next()
+		c.Next()
 	})
 }
 
 func TestTicksForceAnOutputAndCollapse(t *testing.T) {
 	const ticked = `{"result":{"ticked":true}}`
 	bubble(t, time.Hour, func(c *client) {
-		require.Equal(t, ticked, c.call("scheduler:tick", "null"))
+		require.Equal(t, ticked, c.Call("scheduler:tick", "null"))
 		require.Empty(t, c.out()) // even when no node was ever known
 		c.pass(outputWindow)
 		c.list("a")
 		require.Equal(t, "a 0/1", c.out())
 		for range 5 {
-			require.Equal(t, ticked, c.call("scheduler:tick", "{}"))
+			require.Equal(t, ticked, c.Call("scheduler:tick", "{}"))
 		}
-		c.quiet()
-		require.Equal(t, "a 0/1", ranking(t, "ollama", c.next()))
-		require.Equal(t, "a 0/1", ranking(t, "lmstudio", c.next()))
+		c.Quiet()
+		require.Equal(t, "a 0/1", ranking(t, "ollama", c.Next()))
+		require.Equal(t, "a 0/1", ranking(t, "lmstudio", c.Next()))
 		c.pass(time.Minute)
-		c.quiet()
+		c.Quiet()
 	})
 }
 
@@ -267,7 +268,7 @@ func TestStatusShowsWhatWasDelivered(t *testing.T) {
 		sent := time.Now().UnixMilli()
 		c.pass(time.Second)
 		var answer struct{ Result schedule.Status }
-		require.NoError(t, json.Unmarshal([]byte(c.call("scheduler:get-status", "null")), &answer))
+		require.NoError(t, json.Unmarshal([]byte(c.Call("scheduler:get-status", "null")), &answer))
 		require.EqualValues(t, 250, answer.Result.IntervalMillis)
 		require.Len(t, answer.Result.Engines, 2)
 		for id, e := range answer.Result.Engines {
@@ -285,18 +286,18 @@ func TestMessagesOfTheWrongKindHaveNoEffect(t *testing.T) {
 			"schedule:priority", "node/set-priority", "scheduler:stop",
 		} {
 			require.Equal(t, `{"error":{"code":-32601,"message":"method not found: `+method+`"}}`,
-				c.call(method, `[{"hostUuid":"a"}]`))
+				c.Call(method, `[{"hostUuid":"a"}]`))
 		}
 		for _, method := range []string{
 			"scheduler:tick", "scheduler:get-status", "scheduler:get-interval", "scheduler:set-interval", "shutdown",
 			"discovery:nodes", "unknown",
 		} {
-			c.notify(method, `{"interval_ms":5000}`)
+			c.Notify(method, `{"interval_ms":5000}`)
 		}
-		c.send("garbage")
-		c.send(`{"jsonrpc":"2.0","id":1,"result":[]}`) // a response to nothing
-		c.quiet()
-		require.Equal(t, `{"result":{"interval_ms":1000}}`, c.call("scheduler:get-interval", "null"))
+		c.Send("garbage")
+		c.Send(`{"jsonrpc":"2.0","id":1,"result":[]}`) // a response to nothing
+		c.Quiet()
+		require.Equal(t, `{"result":{"interval_ms":1000}}`, c.Call("scheduler:get-interval", "null"))
 	})
 }
 
@@ -306,16 +307,16 @@ func TestUnusableInputChangesNothingAndIsLoggedOnceAMinute(t *testing.T) {
 		c.out()
 		c.pass(outputWindow)
 		for _, bad := range unusable {
-			c.notify(bad.method, bad.params)
+			c.Notify(bad.method, bad.params)
 		}
-		c.send(`{"jsonrpc":"2.0","method":"discovery:nodes-changed"}`)
+		c.Send(`{"jsonrpc":"2.0","method":"discovery:nodes-changed"}`)
 		c.pass(time.Minute)
-		c.quiet()
-		c.notify("workloads:upsert", `{}`)
-		c.quiet()
-		c.stop()
-		require.Equal(t, 2, strings.Count(c.logs.String(), "WARN"), c.logs.String())
-		require.Contains(t, c.logs.String(), fmt.Sprintf("inputs=%d\n", len(unusable)+1))
+		c.Quiet()
+		c.Notify("workloads:upsert", `{}`)
+		c.Quiet()
+		require.NoError(t, c.Stop())
+		require.Equal(t, 2, strings.Count(c.Log.String(), "WARN"), c.Log.String())
+		require.Contains(t, c.Log.String(), fmt.Sprintf("inputs=%d\n", len(unusable)+1))
 	})
 }
 
@@ -335,9 +336,9 @@ func TestOrderChangesAreLogged(t *testing.T) {
 		c.pass(outputWindow)
 		c.list()
 		c.out()
-		c.stop()
+		require.NoError(t, c.Stop())
 		var lines []string
-		for line := range strings.Lines(c.logs.String()) {
+		for line := range strings.Lines(c.Log.String()) {
 			if _, text, ok := strings.Cut(line, " INFO "); ok {
 				lines = append(lines, strings.TrimSpace(text))
 			}
@@ -352,8 +353,8 @@ func TestOrderChangesAreLogged(t *testing.T) {
 
 func TestShutdownIsAnswered(t *testing.T) {
 	bubble(t, 0, func(c *client) {
-		require.Equal(t, `{"result":null}`, c.call("shutdown", "null"))
-		<-c.ended
+		require.Equal(t, `{"result":null}`, c.Call("shutdown", "null"))
+		c.Wait()
 	})
 }
 
@@ -397,9 +398,9 @@ func TestLongestRankingFitsAFrameOfOneMebibyte(t *testing.T) {
 			ids = append(ids, fmt.Sprintf("%03d", i)+strings.Repeat("\x01", maxIDBytes-3))
 		}
 		c.list(ids...)
-		frame := c.next()
+		frame := c.Next()
 		require.Less(t, len(frame), 1<<20)
 		require.Greater(t, len(frame), 3<<18)
-		c.next()
+		c.Next()
 	})
 }
