@@ -74,7 +74,7 @@ func TestAnAliasThatBelongsToAnotherIsRefused(t *testing.T) { // BR-94
 		f.alias = hostAlias{5000, []string{"127.0.0.1", "::1"}}
 		require.Equal(t, []string{"127.0.0.1:5000", "[::1]:5000"}, f.aliasFor(t.Context(), f.list[0].engine, 11434))
 		require.Nil(t, f.aliasFor(t.Context(), f.list[1].engine, 1234), "Ollama's only")
-		tr.client.send(`{"jsonrpc":"2.0","id":1,"method":"ollama-proxy:set-port","params":{"port":5000}}`)
-		require.Contains(t, tr.client.line(), "port 5000 is the inherited OLLAMA_HOST proxy alias")
+		tr.client.Send(`{"jsonrpc":"2.0","id":1,"method":"ollama-proxy:set-port","params":{"port":5000}}`)
+		require.Contains(t, tr.client.Next(), "port 5000 is the inherited OLLAMA_HOST proxy alias")
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"nvpair/internal/applog/applogtest"
 )
 
 // install makes files of these names in a new working directory.
@@ -22,7 +24,7 @@ func install(t *testing.T, binaries ...string) {
 }
 
 func resolve(explicit map[string]string) (map[string]string, string, error) {
-	log := new(lockedBuffer)
+	log := new(applogtest.Buffer)
 	paths, err := resolvePaths(explicit, slog.New(slog.NewTextHandler(log, nil)))
 	return paths, log.String(), err
 }

@@ -3,26 +3,20 @@
 package broker
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"nvpair/internal/applog"
+	"nvpair/internal/applog/applogtest"
 	"nvpair/internal/supervise"
+	"nvpair/internal/worker/workertest"
 	"nvpair/shared/engine"
 )
 
@@ -37,9 +31,6 @@ func TestMain(m *testing.M) {
 const (
 	nodeID  = "11111111-2222-3333-4444-555555555555"
 	version = "1.2.3"
-	// patience ends a wait for a frame. It is time of a synctest bubble, so a
-	// frame that never comes costs nothing.
-	patience = time.Minute
 )
 
 // tree is a broker whose client and workers are played by the test, line by
@@ -47,8 +38,8 @@ const (
 type tree struct {
 	*Broker
 	t      *testing.T
-	client *peer
-	log    *lockedBuffer
+	client *workertest.Peer
+	log    *applogtest.Buffer
 }
 
 // plant serves a broker without workers and reads its first frame.
@@ -56,7 +47,7 @@ func plant(t *testing.T) *tree {
 	t.Helper()
 	tr := sow(t)
 	tr.serve()
-	require.Equal(t, notification("app:ready", `{"version":"1.2.3"}`), tr.client.line())
+	require.Equal(t, notification("app:ready", `{"version":"1.2.3"}`), tr.client.Next())
 	return tr
 }
 
@@ -64,15 +55,14 @@ func plant(t *testing.T) *tree {
 func sow(t *testing.T) *tree {
 	t.Helper()
 	near, far := net.Pipe()
-	log, level := newLog()
+	log, level, written := applogtest.New(name)
 	cfg := Config{
 		Client: near, Stderr: io.Discard, Version: version, NodeID: nodeID, DataDir: "/data", Engines: engine.All(),
-		Log:   slog.New(applog.NewHandler(log, name, level)),
-		Level: level,
+		Log: log, Level: level,
 	}
 	cfg.setDefaults()
 	_, stop := context.WithCancel(t.Context())
-	return &tree{Broker: newBroker(cfg, stop), t: t, client: newPeer(t, far), log: log}
+	return &tree{Broker: newBroker(cfg, stop), t: t, client: workertest.NewPeer(t, far), log: written}
 }
 
 // serve runs the client's link until the test ends.
@@ -92,7 +82,8 @@ func (tr *tree) serve() {
 
 // incarnation is one process of a worker, played by the test.
 type incarnation struct {
-	*peer
+	*workertest.Peer
+	t     *testing.T
 	link  *workerLink
 	ended chan struct{} // closed when Serve has returned
 }
@@ -104,7 +95,7 @@ func (tr *tree) join(name string, generation int) *incarnation {
 	require.NotNil(tr.t, w, name)
 	near, far := net.Pipe()
 	p := &supervise.Process{Generation: generation, Path: "./" + w.binary, PID: 4711}
-	in := &incarnation{peer: newPeer(tr.t, far), ended: make(chan struct{})}
+	in := &incarnation{t: tr.t, Peer: workertest.NewPeer(tr.t, far), ended: make(chan struct{})}
 	in.link = newWorkerLink(tr.Broker, w, p, near)
 	go func() {
 		defer close(in.ended)
@@ -116,7 +107,7 @@ func (tr *tree) join(name string, generation int) *incarnation {
 
 // leave closes the worker's streams and waits until the broker has noticed.
 func (in *incarnation) leave() {
-	_ = in.conn.Close()
+	_ = in.Conn.Close()
 	<-in.ended
 }
 
@@ -126,76 +117,9 @@ func (tr *tree) crash(in *incarnation) {
 	tr.workerEnded(in.link.worker, "exit status 1")
 }
 
-// peer is the far end of a link.
-type peer struct {
-	t     *testing.T
-	conn  net.Conn
-	lines *bufio.Reader
-}
+func request(id int, method, params string) string { return workertest.Request(id, method, params) }
 
-func newPeer(t *testing.T, conn net.Conn) *peer {
-	t.Cleanup(func() { _ = conn.Close() })
-	return &peer{t: t, conn: conn, lines: bufio.NewReaderSize(conn, 64<<10)}
-}
-
-// send writes lines.
-func (p *peer) send(lines ...string) {
-	p.t.Helper()
-	for _, line := range lines {
-		_, err := io.WriteString(p.conn, line+"\n")
-		require.NoError(p.t, err)
-	}
-}
-
-// line returns the next line, without its newline.
-func (p *peer) line() string {
-	p.t.Helper()
-	require.NoError(p.t, p.conn.SetReadDeadline(time.Now().Add(patience)))
-	line, err := p.lines.ReadString('\n')
-	require.NoError(p.t, err, "after %q", line)
-	return strings.TrimSuffix(line, "\n")
-}
-
-// expect requires the next lines to be these.
-func (p *peer) expect(want ...string) {
-	p.t.Helper()
-	for _, w := range want {
-		require.Equal(p.t, w, p.line())
-	}
-}
-
-// call sends a request and returns the answer, which must be the next line,
-// without its envelope.
-func (p *peer) call(method, params string) string {
-	p.t.Helper()
-	p.send(request(7, method, params))
-	answer, ok := strings.CutPrefix(p.line(), `{"jsonrpc":"2.0","id":7,`)
-	require.True(p.t, ok, "no answer to %s: %s", method, answer)
-	return strings.TrimSuffix(answer, "}")
-}
-
-// quiet requires that nothing is on its way.
-func (p *peer) quiet() {
-	p.t.Helper()
-	synctest.Wait()
-	require.NoError(p.t, p.conn.SetReadDeadline(time.Now().Add(time.Nanosecond)))
-	line, err := p.lines.ReadString('\n')
-	require.ErrorIs(p.t, err, os.ErrDeadlineExceeded, "got %q", line)
-}
-
-func request(id int, method, params string) string {
-	if params == "" {
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q}`, id, method)
-	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, method, params)
-}
-
-func notification(method, params string) string {
-	if params == "" {
-		return fmt.Sprintf(`{"jsonrpc":"2.0","method":%q}`, method)
-	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params)
-}
+func notification(method, params string) string { return workertest.Notification(method, params) }
 
 func result(id int, value string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":%s}`, id, value)
@@ -211,28 +135,4 @@ func golden(t *testing.T, file string, got []byte) {
 	want, err := os.ReadFile(filepath.Join("testdata", file))
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got), "%s", file)
-}
-
-// lockedBuffer may be read while others write.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func newLog() (*lockedBuffer, *slog.LevelVar) {
-	level := new(slog.LevelVar)
-	level.Set(slog.LevelDebug)
-	return new(lockedBuffer), level
 }

@@ -36,10 +36,10 @@ func TestReportsAreStampedWhereTheyHaveNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tr := plant(t)
 				store, settings := tr.join(workerErrors, 1), tr.join(workerSettings, 1)
-				settings.send(notification("errors:report", tt.in))
-				store.expect(notification("errors:report", tt.want))
-				require.Equal(t, `"result":null`, tr.client.call("errors:report", tt.in))
-				store.expect(notification("errors:report", tt.want))
+				settings.Send(notification("errors:report", tt.in))
+				store.Expect(notification("errors:report", tt.want))
+				require.Equal(t, `{"result":null}`, tr.client.Call("errors:report", tt.in))
+				store.Expect(notification("errors:report", tt.want))
 			})
 		})
 	}
@@ -51,10 +51,10 @@ func TestClearsCarryThisNodesName(t *testing.T) {
 		tr := plant(t)
 		store, settings := tr.join(workerErrors, 1), tr.join(workerSettings, 1)
 		want := notification("errors:clear", `{"id":"a","clearedBy":"`+nodeID+`"}`)
-		settings.send(notification("errors:clear", `{"id":"a"}`))
-		store.expect(want)
-		require.Equal(t, `"result":null`, tr.client.call("errors:clear", `{"id":"a","clearedBy":"somebody"}`))
-		store.expect(want)
+		settings.Send(notification("errors:clear", `{"id":"a"}`))
+		store.Expect(want)
+		require.Equal(t, `{"result":null}`, tr.client.Call("errors:clear", `{"id":"a","clearedBy":"somebody"}`))
+		store.Expect(want)
 	})
 }
 
@@ -62,13 +62,13 @@ func TestUnfitReportsOfWorkersAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
 		store, settings := tr.join(workerErrors, 1), tr.join(workerSettings, 1)
-		settings.send(notification("errors:report", `{"message":"m"}`), notification("errors:clear", ""))
-		store.quiet()
+		settings.Send(notification("errors:report", `{"message":"m"}`), notification("errors:clear", ""))
+		store.Idle()
 		require.Contains(t, tr.log.String(), `worker=settings method=errors:report err="\"id\" is required"`)
 		require.Contains(t, tr.log.String(), `worker=settings method=errors:clear err="\"id\" is required"`)
-		settings.send(request(1, "errors:report", `{"id":"a"}`)) // the broker serves no worker (WR-29)
-		store.quiet()
-		settings.quiet()
+		settings.Send(request(1, "errors:report", `{"id":"a"}`)) // the broker serves no worker (WR-29)
+		store.Idle()
+		settings.Idle()
 	})
 }
 
@@ -84,18 +84,18 @@ func TestCrashesAreReported(t *testing.T) {
 		const restarting = "settings ended unexpectedly (exit status 1); it is restarted"
 
 		tr.funnel.clearCrash(workerSettings)
-		store.quiet() // a process that never crashed produces no clear
+		store.Idle() // a process that never crashed produces no clear
 		tr.crash(tr.join(workerSettings, 1))
-		store.expect(entry(restarting))
+		store.Expect(entry(restarting))
 		tr.crash(tr.join(workerSettings, 2))
-		store.expect(entry(restarting)) // the same id: it refreshes the entry
+		store.Expect(entry(restarting)) // the same id: it refreshes the entry
 		tr.funnel.reportExhausted(workerSettings)
-		store.expect(entry("settings keeps failing and stays down; see the log, then restart the node"))
+		store.Expect(entry("settings keeps failing and stays down; see the log, then restart the node"))
 
 		tr.funnel.clearCrash(workerSettings)
-		store.expect(notification("errors:clear", `{"id":"supervisor:subprocess-crashed:settings","clearedBy":"`+nodeID+`"}`))
+		store.Expect(notification("errors:clear", `{"id":"supervisor:subprocess-crashed:settings","clearedBy":"`+nodeID+`"}`))
 		tr.funnel.clearCrash(workerSettings)
-		store.quiet()
+		store.Idle()
 	})
 }
 
@@ -107,16 +107,16 @@ func TestStandingConditionsAreReplayed(t *testing.T) {
 		tr.funnel.reportCrash(workerScanner, "hung")
 		tr.funnel.reportCrash(workerProxy, "exit status 1")
 		tr.funnel.clearCrash(workerProxy)
-		require.Equal(t, `"result":null`, tr.client.call("errors:report", `{"id":"of the client"}`)) // its own to repeat
+		require.Equal(t, `{"result":null}`, tr.client.Call("errors:report", `{"id":"of the client"}`)) // its own to repeat
 		<-time.After(time.Hour)
 
 		store := tr.join(workerErrors, 1)
-		got := []string{store.line(), store.line()}
+		got := []string{store.Next(), store.Next()}
 		slices.Sort(got)
 		require.Contains(t, got[0], `"id":"supervisor:subprocess-crashed:scanner"`)
 		require.Contains(t, got[1], `"id":"supervisor:subprocess-crashed:settings"`)
 		require.Contains(t, got[1], `"timestamp":`+now, "the time of the crash, not of the replay")
-		store.quiet()
+		store.Idle()
 	})
 }
 
@@ -126,28 +126,28 @@ func TestWhatWorkersReportedIsToldToANewStoreUntilItIsCleared(t *testing.T) { //
 		store, manual := tr.join(workerErrors, 1), tr.join(workerManual, 1)
 		synctest.Wait()
 		for _, id := range []string{"a", "b", "c", "d"} {
-			manual.send(notification("errors:report", `{"id":"`+id+`","message":"m"}`))
-			store.line()
+			manual.Send(notification("errors:report", `{"id":"`+id+`","message":"m"}`))
+			store.Next()
 		}
-		manual.send(notification("errors:report", `{"id":"large","message":"`+strings.Repeat("x", maxReportedBytes)+`"}`))
-		store.line()
-		manual.send(notification("errors:clear", `{"id":"a"}`))
-		store.line()
-		require.Equal(t, `"result":null`, tr.client.call("errors:clear", `{"id":"b"}`)) // a person has read it
-		store.line()
+		manual.Send(notification("errors:report", `{"id":"large","message":"`+strings.Repeat("x", maxReportedBytes)+`"}`))
+		store.Next()
+		manual.Send(notification("errors:clear", `{"id":"a"}`))
+		store.Next()
+		require.Equal(t, `{"result":null}`, tr.client.Call("errors:clear", `{"id":"b"}`)) // a person has read it
+		store.Next()
 		tr.crash(store)
-		manual.send(notification("errors:clear", `{"id":"c"}`), notification("errors:report", `{"id":"e","message":"m"}`))
+		manual.Send(notification("errors:clear", `{"id":"c"}`), notification("errors:report", `{"id":"e","message":"m"}`))
 		synctest.Wait()
 		<-time.After(time.Hour)
 
 		store = tr.join(workerErrors, 2)
-		got := []string{store.line(), store.line()}
+		got := []string{store.Next(), store.Next()}
 		slices.Sort(got)
 		report := func(id string) string {
 			return notification("errors:report", `{"id":"`+id+`","message":"m","timestamp":`+now+`,"nodeId":"`+nodeID+`"}`)
 		}
 		require.Equal(t, []string{report("d"), report("e")}, []string{strings.TrimSpace(got[0]), strings.TrimSpace(got[1])})
-		store.quiet()
+		store.Idle()
 	})
 }
 
@@ -168,16 +168,16 @@ func TestTheStoresOwnEndIsNoEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
 		store := tr.join(workerErrors, 1)
-		store.send(notification("errors:update", `[{"id":"a"},{"id":"b"}]`))
-		tr.client.expect(notification("errors:update", `[{"id":"a"},{"id":"b"}]`))
+		store.Send(notification("errors:update", `[{"id":"a"},{"id":"b"}]`))
+		tr.client.Expect(notification("errors:update", `[{"id":"a"},{"id":"b"}]`))
 		require.Equal(t, 2, tr.funnel.count())
 		tr.crash(store)
-		tr.client.expect(notification("errors:update", "[]")) // nobody holds them any more
+		tr.client.Expect(notification("errors:update", "[]")) // nobody holds them any more
 		require.Zero(t, tr.funnel.count())
 		require.Contains(t, tr.log.String(), `ERROR worker ended unexpectedly worker=errors err="exit status 1"`)
-		require.Equal(t, `"result":[]`, tr.client.call("errors:get-initial", ""))
-		require.Equal(t, `"result":null`, tr.client.call("errors:report", `{"id":"a"}`))
-		tr.join(workerErrors, 2).quiet()
+		require.Equal(t, `{"result":[]}`, tr.client.Call("errors:get-initial", ""))
+		require.Equal(t, `{"result":null}`, tr.client.Call("errors:report", `{"id":"a"}`))
+		tr.join(workerErrors, 2).Idle()
 	})
 }
 
@@ -186,9 +186,9 @@ func TestUpdatesReachTheClientAsTheyCame(t *testing.T) {
 		tr := plant(t)
 		store := tr.join(workerErrors, 1)
 		list := `[{"id":"a","unknown": 1.0,"message":"\u00e9"}]`
-		store.send(notification("errors:update", list))
-		tr.client.expect(notification("errors:update", list))
-		store.send(notification("errors:update", ""))
-		tr.client.quiet()
+		store.Send(notification("errors:update", list))
+		tr.client.Expect(notification("errors:update", list))
+		store.Send(notification("errors:update", ""))
+		tr.client.Idle()
 	})
 }

@@ -38,7 +38,7 @@ func (tr *tree) joinFacades(generation int) (*incarnation, *facadeLog) {
 	in, told := tr.join(workerProxy, generation), new(facadeLog)
 	go func() { // ends with the streams
 		for {
-			line, err := in.lines.ReadString('\n')
+			line, err := in.Lines.ReadString('\n')
 			if err != nil {
 				return
 			}
@@ -55,7 +55,7 @@ func (tr *tree) joinFacades(generation int) (*incarnation, *facadeLog) {
 				told.lines = append(told.lines, f.Method+" "+string(f.Params))
 				told.mu.Unlock()
 			}
-			_, _ = fmt.Fprintln(in.conn, result(*f.ID, string(f.Params))) // facade/enable is answered with its own port
+			_, _ = fmt.Fprintln(in.Conn, result(*f.ID, string(f.Params))) // facade/enable is answered with its own port
 		}
 	}()
 	tr.eventuallyUp()
@@ -99,7 +99,7 @@ func TestANodeGivenByAddressIsInTheDirectoryAndAtTheFacades(t *testing.T) {
 		tr := plant(t)
 		proxy, told := tr.joinFacades(1)
 		manual := tr.join(workerManual, 1)
-		manual.send(notification("node/discovered", manualStatus("manual:h", "h", bothUp)))
+		manual.Send(notification("node/discovered", manualStatus("manual:h", "h", bothUp)))
 		add := []string{
 			`ollama:node/add-manual {"id":"manual:h","engine":"ollama","host":"h","port":11434,"addresses":["h"],"models":["a","","b"]}`,
 			`lmstudio:node/add-manual {"id":"manual:h","engine":"lmstudio","host":"h","port":1234,"addresses":["h"],"models":["b","c"]}`,
@@ -115,7 +115,7 @@ func TestANodeGivenByAddressIsInTheDirectoryAndAtTheFacades(t *testing.T) {
 		_, told = tr.joinFacades(2)
 		require.ElementsMatch(t, add, told.take(), "a new proxy is told")
 
-		manual.send(notification("node/updated", manualStatus("manual:h", "h", `,"name":"desk","lmstudio_up":true`)))
+		manual.Send(notification("node/updated", manualStatus("manual:h", "h", `,"name":"desk","lmstudio_up":true`)))
 		require.Equal(t, []string{
 			`ollama:node/remove-manual {"id":"manual:h","engine":"ollama"}`,
 			`lmstudio:node/add-manual {"id":"manual:h","engine":"lmstudio","host":"h","port":1234,"addresses":["h"]}`,
@@ -132,13 +132,13 @@ func TestANodeGivenByAddressIsInTheDirectoryAndAtTheFacades(t *testing.T) {
 		require.Empty(t, tr.nodes.available())
 
 		manual = tr.join(workerManual, 2)
-		manual.send(notification("node/discovered", manualStatus("manual:h", "h", bothUp)))
+		manual.Send(notification("node/discovered", manualStatus("manual:h", "h", bothUp)))
 		require.Equal(t, add, told.take(), "restored")
-		manual.send(notification("node/removed", manualStatus("manual:h", "", "")))
+		manual.Send(notification("node/removed", manualStatus("manual:h", "", "")))
 		require.Equal(t, gone, told.take())
 		require.Empty(t, tr.nodes.available())
 		for _, bad := range []string{"", "[]", `{"id":""}`} {
-			manual.send(notification("node/updated", bad))
+			manual.Send(notification("node/updated", bad))
 		}
 		require.Empty(t, told.take())
 		require.Equal(t, 3, strings.Count(tr.log.String(), "undecodable"))
@@ -150,7 +150,7 @@ func TestPeersAndThisNodeItselfAreNotGivenToTheFacades(t *testing.T) {
 		tr := plant(t)
 		_, told := tr.joinFacades(1)
 		manual := tr.join(workerManual, 1)
-		manual.send(notification("node/discovered", manualStatus("p", "h", `,"peer":true,"node_info_up":true,"hostUuid":"u"`+bothUp)))
+		manual.Send(notification("node/discovered", manualStatus("p", "h", `,"peer":true,"node_info_up":true,"hostUuid":"u"`+bothUp)))
 		for _, line := range told.take() {
 			require.Contains(t, line, "remove-manual")
 		}
@@ -161,11 +161,11 @@ func TestPeersAndThisNodeItselfAreNotGivenToTheFacades(t *testing.T) {
 		tr.facades.list[0].port = 11500
 		tr.facades.list[0].mu.Unlock()
 		defer func() { tr.facades.list[0].port = port }()
-		manual.send(notification("node/discovered", manualStatus("me", "h", `,"hostUuid":"`+nodeID+`","ollama_up":true`)),
+		manual.Send(notification("node/discovered", manualStatus("me", "h", `,"hostUuid":"`+nodeID+`","ollama_up":true`)),
 			notification("node/discovered", manualStatus("self", "h", `,"local":true`)))
 		require.Empty(t, told.take())
 		own := strings.Replace(manualStatus("own", "127.0.0.1", `,"local":true,"ollama_up":true,"lmstudio_up":true`), "11434", "11500", 1)
-		manual.send(notification("node/discovered", own))
+		manual.Send(notification("node/discovered", own))
 		require.Equal(t, []string{
 			`ollama:node/remove-manual {"id":"own","engine":"ollama"}`, // the facade itself
 			`lmstudio:node/add-manual {"id":"own","engine":"lmstudio","host":"127.0.0.1","port":1234,"addresses":["127.0.0.1"]}`,
@@ -179,9 +179,9 @@ func TestANodeMovesToItsIdentityAndSharesItsRecordWithTheScanner(t *testing.T) {
 		tr := plant(t)
 		_, told := tr.joinFacades(1)
 		manual, scanner := tr.join(workerManual, 1), tr.join(workerScanner, 1)
-		manual.send(notification("node/discovered", manualStatus("m", "h", `,"ollama_up":true`)))
+		manual.Send(notification("node/discovered", manualStatus("m", "h", `,"ollama_up":true`)))
 		told.take()
-		manual.send(notification("node/updated", manualStatus("m", "h", `,"ollama_up":true,"hostUuid":"u"`)))
+		manual.Send(notification("node/updated", manualStatus("m", "h", `,"ollama_up":true,"hostUuid":"u"`)))
 		require.Equal(t, []string{
 			`ollama:node/add-manual {"id":"u","engine":"ollama","host":"h","port":11434,"addresses":["h"]}`,
 			`lmstudio:node/remove-manual {"id":"u","engine":"lmstudio"}`,
@@ -191,13 +191,13 @@ func TestANodeMovesToItsIdentityAndSharesItsRecordWithTheScanner(t *testing.T) {
 		require.Equal(t, []string{"m=u"}, ids(tr.nodes.available()))
 
 		const heard = `{"node":{"hostUuid":"u","name":"desk","ip":"10.0.0.5","services":{}}}`
-		scanner.send(notification("discovery:node-discovered", heard))
+		scanner.Send(notification("discovery:node-discovered", heard))
 		synctest.Wait()
 		require.Equal(t, []string{"desk=u"}, ids(tr.nodes.available()), "the scanner's view counts")
-		scanner.send(notification("discovery:node-removed", heard))
+		scanner.Send(notification("discovery:node-removed", heard))
 		synctest.Wait()
 		require.Equal(t, []string{"m=u"}, ids(tr.nodes.available()))
-		scanner.send(notification("discovery:node-discovered", heard))
+		scanner.Send(notification("discovery:node-discovered", heard))
 		synctest.Wait()
 		tr.crash(manual)
 		require.Equal(t, []string{"desk=u"}, ids(tr.nodes.available()))
@@ -212,22 +212,22 @@ func TestOfTwoAddressesOfANodeOneThatAnswersSpeaks(t *testing.T) {
 		tr := plant(t)
 		_, told := tr.joinFacades(1)
 		manual := tr.join(workerManual, 1)
-		manual.send(
+		manual.Send(
 			notification("node/discovered", manualStatus("b", "good", `,"ollama_up":true,"hostUuid":"u"`)),
 			notification("node/discovered", manualStatus("a", "old", `,"hostUuid":"u"`)))
 		lines := told.take()
 		require.Equal(t, `ollama:node/add-manual {"id":"u","engine":"ollama","host":"good","port":11434,"addresses":["good"]}`, lines[2])
 		require.Equal(t, []string{"b=u"}, ids(tr.nodes.available()))
 
-		go func() { tr.client.send(request(7, "node/remove", `{"id":"u"}`)) }()
-		require.Contains(t, manual.line(), `"params":{"id":"a"}`, "the first by id")
-		manual.send(notification("node/updated", manualStatus("a", "old", `,"ollama_up":true,"hostUuid":"u"`)))
+		go func() { tr.client.Send(request(7, "node/remove", `{"id":"u"}`)) }()
+		require.Contains(t, manual.Next(), `"params":{"id":"a"}`, "the first by id")
+		manual.Send(notification("node/updated", manualStatus("a", "old", `,"ollama_up":true,"hostUuid":"u"`)))
 		require.Contains(t, told.take()[0], `"host":"old"`)
-		manual.send(notification("node/removed", manualStatus("a", "", "")))
+		manual.Send(notification("node/removed", manualStatus("a", "", "")))
 		require.Contains(t, told.take()[0], `"host":"good"`)
 		for _, id := range []string{"b", "nobody"} {
-			go func() { tr.client.send(request(8, "node/remove", `{"id":"`+id+`","more":1}`)) }()
-			require.Contains(t, manual.line(), `"params":{"id":"`+id+`","more":1}`, "an id passes unchanged")
+			go func() { tr.client.Send(request(8, "node/remove", `{"id":"`+id+`","more":1}`)) }()
+			require.Contains(t, manual.Next(), `"params":{"id":"`+id+`","more":1}`, "an id passes unchanged")
 		}
 	})
 }
@@ -235,26 +235,26 @@ func TestOfTwoAddressesOfANodeOneThatAnswersSpeaks(t *testing.T) {
 func TestTheSchedulerIsToldOfTheLoadOfANodeGivenByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stage(t)
-		c.client.call("workloads:unsubscribe", "")
+		c.client.Call("workloads:unsubscribe", "")
 		manual, scanner := c.join(workerManual, 1), c.join(workerScanner, 1)
-		manual.send(notification("node/discovered", manualStatus(otherNode, "h",
+		manual.Send(notification("node/discovered", manualStatus(otherNode, "h",
 			`,"node_info_up":true,"gpus":[{"utilization_percent":7},{"utilization_percent":70},{}],"telemetryValid":true,"msSince":5`)))
 		require.ElementsMatch(t, []string{
 			notification("scheduler:telemetry", telemetryOf(otherNode, 70, true, 5)), "nodes",
 		}, c.schedulerLines(2))
-		scanner.send(notification("discovery:node-discovered", `{"node":{"hostUuid":"`+otherNode+`","name":"desk","services":{}}}`))
+		scanner.Send(notification("discovery:node-discovered", `{"node":{"hostUuid":"`+otherNode+`","name":"desk","services":{}}}`))
 		c.schedulerLines(1)
-		scanner.send(notification("discovery:node-telemetry", telemetryOf(otherNode, 50, true, 1)))
-		c.scheduler.expect(notification("scheduler:telemetry", telemetryOf(otherNode, 50, true, 1)))
+		scanner.Send(notification("discovery:node-telemetry", telemetryOf(otherNode, 50, true, 1)))
+		c.scheduler.Expect(notification("scheduler:telemetry", telemetryOf(otherNode, 50, true, 1)))
 		<-time.After(time.Second)
-		scanner.send(notification("discovery:node-removed", `{"node":{"hostUuid":"`+otherNode+`"}}`))
+		scanner.Send(notification("discovery:node-removed", `{"node":{"hostUuid":"`+otherNode+`"}}`))
 		lines := strings.Join(c.schedulerLines(2), "")
 		require.Contains(t, lines, `"gpuUtilizationPercent":70,"telemetryValid":true,"msSince":100`, "the other source, at its own age")
 		c.crash(manual)
 		require.ElementsMatch(t, []string{
 			notification("scheduler:telemetry", telemetryOf(otherNode, 0, false, 0)), "nodes",
 		}, c.schedulerLines(2))
-		c.scheduler.quiet()
+		c.scheduler.Idle()
 	})
 }
 
@@ -263,7 +263,7 @@ func (c *cast) schedulerLines(n int) []string {
 	c.t.Helper()
 	var lines []string
 	for range n {
-		line := c.scheduler.line()
+		line := c.scheduler.Next()
 		if strings.Contains(line, "discovery:nodes-changed") {
 			line = "nodes"
 		}

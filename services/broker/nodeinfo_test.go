@@ -23,19 +23,19 @@ func TestANewInventoryIsToldItsClusterAndItsServices(t *testing.T) {
 		tr.registrations.set(registration("er", 14319))
 		for generation := 1; generation <= 2; generation++ {
 			info := tr.join(workerNodeInfo, generation)
-			info.expect(
+			info.Expect(
 				notification("nodeinfo:set-cluster-identity", `{"clusterUuid":""}`),
 				notification("nodeinfo:set-services", `{"services":{"er":14319}}`),
 			)
-			info.quiet()
+			info.Idle()
 			tr.registrations.set(registration("ol", 11434))
-			info.expect(notification("nodeinfo:set-services", `{"services":{"er":14319,"ol":11434}}`))
+			info.Expect(notification("nodeinfo:set-services", `{"services":{"er":14319,"ol":11434}}`))
 			tr.registrations.set(registration("ol", 11434))
 			tr.registrations.remove("lm")
-			info.quiet()
+			info.Idle()
 			tr.registrations.remove("ol")
-			info.expect(notification("nodeinfo:set-services", `{"services":{"er":14319}}`))
-			info.quiet()
+			info.Expect(notification("nodeinfo:set-services", `{"services":{"er":14319}}`))
+			info.Idle()
 			tr.crash(info)
 		}
 		tr.registrations.remove("er") // with nobody to tell
@@ -52,20 +52,20 @@ func TestTheInventoryIsAdvertisedWhileItHasItsPort(t *testing.T) {
 		const register, withdraw = `{"service":"ni","port":14318}`, `{"service":"ni"}`
 		for i := range 2 {
 			info := tr.join(workerNodeInfo, 2*i+1)
-			info.expect(
+			info.Expect(
 				notification("nodeinfo:set-cluster-identity", `{"clusterUuid":""}`),
 				notification("nodeinfo:set-services", `{"services":{}}`),
 			)
-			scanner.quiet()
-			info.send(notification("worker/hello", hello))
-			scanner.expect(request(2*i+1, "discovery:register", register))
-			info.expect(notification("nodeinfo:set-services", `{"services":{"ni":14318}}`))
+			scanner.Idle()
+			info.Send(notification("worker/hello", hello))
+			scanner.Expect(request(2*i+1, "discovery:register", register))
+			info.Expect(notification("nodeinfo:set-services", `{"services":{"ni":14318}}`))
 			tr.crash(info)
-			scanner.expect(request(2*i+2, "discovery:unregister", withdraw))
+			scanner.Expect(request(2*i+2, "discovery:unregister", withdraw))
 
 			lost := tr.join(workerNodeInfo, 2*i+2) // ends without a word
 			tr.crash(lost)
-			scanner.quiet()
+			scanner.Idle()
 		}
 	})
 }
@@ -75,19 +75,19 @@ func TestObservedAddressesGoToTheScanner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
 		info := tr.join(workerNodeInfo, 1)
-		info.line()
-		info.line()
-		observed := func(params string) { info.send(notification("nodeinfo:observed-addresses", params)) }
+		info.Next()
+		info.Next()
+		observed := func(params string) { info.Send(notification("nodeinfo:observed-addresses", params)) }
 		observed(`{"addresses":["10.0.0.4"]}`) // there is no scanner
 		synctest.Wait()
 		require.Contains(t, tr.log.String(), "DEBUG no scanner, dropped method=nodeinfo:observed-addresses")
 
 		scanner := tr.join(workerScanner, 1)
 		observed(`{"addresses":["10.0.0.4","fd00::4"],"more":1}`)
-		scanner.expect(request(1, "discovery:set-observed-addresses", `{"addresses":["10.0.0.4","fd00::4"]}`))
+		scanner.Expect(request(1, "discovery:set-observed-addresses", `{"addresses":["10.0.0.4","fd00::4"]}`))
 		observed(`{"addresses":[]}`)
-		scanner.expect(request(2, "discovery:set-observed-addresses", `{"addresses":[]}`)) // it did not wait for the answer to the first
-		scanner.send(failure(2, `{"code":-32602,"message":"no"}`))
+		scanner.Expect(request(2, "discovery:set-observed-addresses", `{"addresses":[]}`)) // it did not wait for the answer to the first
+		scanner.Send(failure(2, `{"code":-32602,"message":"no"}`))
 		<-time.After(relayDeadline)
 		synctest.Wait()
 		require.Contains(t, tr.log.String(), `DEBUG observed addresses not passed on err="error -32602: no"`)
@@ -95,8 +95,8 @@ func TestObservedAddressesGoToTheScanner(t *testing.T) {
 
 		observed("{}")
 		observed(`{"addresses":"10.0.0.4"}`)
-		info.send(notification("nodeinfo:no-such-event", "{}"))
-		scanner.quiet()
+		info.Send(notification("nodeinfo:no-such-event", "{}"))
+		scanner.Idle()
 		require.Contains(t, tr.log.String(), "WARN undecodable notification dropped worker=node-info")
 		require.Contains(t, tr.log.String(), "DEBUG notification dropped worker=node-info method=nodeinfo:no-such-event")
 	})
@@ -118,21 +118,21 @@ func TestMembershipIsToldWhenItChanges(t *testing.T) {
 		scanner := tr.join(workerScanner, 1)
 		synctest.Wait()
 		info := tr.join(workerNodeInfo, 1)
-		info.expect(
+		info.Expect(
 			notification("nodeinfo:set-cluster-identity", `{"clusterUuid":""}`),
 			notification("nodeinfo:set-services", `{"services":{}}`),
 		)
 		entry := notification("discovery:node-updated", `{"node":{"hostUuid":"`+tr.cfg.NodeID+`","name":"self","ip":"10.0.0.1","services":{}}}`)
-		scanner.send(entry)
-		info.quiet()
+		scanner.Send(entry)
+		info.Idle()
 		self.Pin(peer)
-		scanner.send(entry)
-		info.expect(notification("nodeinfo:set-cluster-identity", `{"clusterUuid":"`+self.UUID+`"}`))
-		scanner.send(entry)
-		info.quiet()
+		scanner.Send(entry)
+		info.Expect(notification("nodeinfo:set-cluster-identity", `{"clusterUuid":"`+self.UUID+`"}`))
+		scanner.Send(entry)
+		info.Idle()
 		self.Unpin(peer)
-		scanner.send(entry)
-		info.expect(notification("nodeinfo:set-cluster-identity", `{"clusterUuid":""}`))
-		info.quiet()
+		scanner.Send(entry)
+		info.Expect(notification("nodeinfo:set-cluster-identity", `{"clusterUuid":""}`))
+		info.Idle()
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"nvpair/internal/applog/applogtest"
 	"nvpair/shared/discovery"
 )
 
@@ -25,11 +26,11 @@ func node(uuid, nodeName string) discovery.DirectoryNode {
 type store struct {
 	*nodeStore
 	changes int
-	log     *lockedBuffer
+	log     *applogtest.Buffer
 }
 
 func newStore() *store {
-	s := &store{log: new(lockedBuffer)}
+	s := &store{log: new(applogtest.Buffer)}
 	s.nodeStore = newNodeStore(slog.New(slog.NewTextHandler(s.log, nil)), func() { s.changes++ })
 	return s
 }
@@ -196,7 +197,7 @@ func TestScannerEventsReachTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
 		scanner := tr.join(workerScanner, 1)
-		scanner.send(
+		scanner.Send(
 			notification("discovery:node-discovered", `{"node":{"hostUuid":"u1","name":"a"}}`),
 			notification("discovery:node-discovered", `{"node":{"hostUuid":"u2","name":"b"}}`),
 			notification("discovery:node-updated", `{"node":{"hostUuid":"u3","name":"c"}}`),
@@ -205,7 +206,7 @@ func TestScannerEventsReachTheStore(t *testing.T) {
 			notification("discovery:no-such-event", "{}"),
 		)
 		synctest.Wait()
-		require.Contains(t, tr.client.call("discovery:get-nodes", ""),
+		require.Contains(t, tr.client.Call("discovery:get-nodes", ""),
 			`"nodes":[{"id":"a","name":"a","hostUuid":"u1","ipAddress":"","port":0,"lastSeen":946684800,"trusted":false},{"id":"c",`)
 		require.Contains(t, tr.log.String(), "undecodable notification dropped worker=scanner")
 		require.Contains(t, tr.log.String(), "notification dropped worker=scanner method=discovery:no-such-event")
@@ -216,22 +217,22 @@ func TestScannerEventsReachTheStore(t *testing.T) {
 func TestNodesOfACrashedScannerAreDroppedAfterTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
-		tr.client.call("discovery:subscribe", "")
-		tr.client.expect(notification("discovery:nodes-changed", "[]"))
+		tr.client.Call("discovery:subscribe", "")
+		tr.client.Expect(notification("discovery:nodes-changed", "[]"))
 		first := tr.join(workerScanner, 1)
 		for _, n := range []string{"a", "b"} {
-			first.send(notification("discovery:node-discovered", `{"node":{"hostUuid":"`+n+`","name":"`+n+`"}}`))
-			tr.client.line()
+			first.Send(notification("discovery:node-discovered", `{"node":{"hostUuid":"`+n+`","name":"`+n+`"}}`))
+			tr.client.Next()
 		}
 		tr.crash(first)
-		tr.client.quiet() // the claims stay
+		tr.client.Idle() // the claims stay
 
 		second := tr.join(workerScanner, 2)
 		begin := time.Now()
 		<-time.After(70 * time.Second)
-		second.send(notification("discovery:node-updated", `{"node":{"hostUuid":"b","name":"b"}}`))
-		require.Contains(t, tr.client.line(), `"id":"a"`)
-		line := tr.client.line()
+		second.Send(notification("discovery:node-updated", `{"node":{"hostUuid":"b","name":"b"}}`))
+		require.Contains(t, tr.client.Next(), `"id":"a"`)
+		line := tr.client.Next()
 		require.Equal(t, 75*time.Second, time.Since(begin))
 		require.NotContains(t, line, `"id":"a"`)
 		require.Contains(t, line, `"id":"b"`)

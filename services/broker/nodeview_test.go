@@ -24,12 +24,12 @@ func TestTheClientSeesOfANodeWhatPeopleAskFor(t *testing.T) {
 			GPUs:     json.RawMessage(`[{"name":"RTX"}]`), CPU: json.RawMessage(`{"cores":8}`),
 			Memory: json.RawMessage(`{"name":"` + strings.Repeat("x", maxHardwareBytes) + `"}`),
 		}, 1)
-		scanner.send(notification("discovery:node-telemetry", telemetryOf(otherNode, 5, true, 100)))
+		scanner.Send(notification("discovery:node-telemetry", telemetryOf(otherNode, 5, true, 100)))
 		synctest.Wait()
 		<-time.After(2 * time.Second)
 		want := `{"id":"tower","name":"tower","hostUuid":"` + otherNode + `","ipAddress":"10.0.0.2","port":14318,"lastSeen":946684800,"trusted":false`
-		require.Equal(t, `"result":{"nodes":[`+want+`,"engines":["lmstudio"],"gpus":[{"name":"RTX"}],"cpu":{"cores":8},"msSinceAnswer":2100}]}`,
-			tr.client.call("discovery:get-nodes", ""))
+		require.Equal(t, `{"result":{"nodes":[`+want+`,"engines":["lmstudio"],"gpus":[{"name":"RTX"}],"cpu":{"cores":8},"msSinceAnswer":2100}]}}`,
+			tr.client.Call("discovery:get-nodes", ""))
 		require.Equal(t, `[`+want+`}]`, string(encode(tr.nodes.available())), "the scheduler needs none of it")
 	})
 }
@@ -59,10 +59,10 @@ func TestAnAddressOfThisMachineIsNewsForTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
 		in := tr.join(workerManual, 1)
-		tr.client.call("discovery:subscribe", "")
-		tr.client.expect(notification("discovery:nodes-changed", `[]`))
-		in.send(notification("node/discovered", `{"id":"manual:me","address":"me","local":true,"hostUuid":"`+nodeID+`"}`))
-		tr.client.expect(notification("discovery:nodes-changed", `[]`)) // nodes/list has it
-		tr.client.quiet()
+		tr.client.Call("discovery:subscribe", "")
+		tr.client.Expect(notification("discovery:nodes-changed", `[]`))
+		in.Send(notification("node/discovered", `{"id":"manual:me","address":"me","local":true,"hostUuid":"`+nodeID+`"}`))
+		tr.client.Expect(notification("discovery:nodes-changed", `[]`)) // nodes/list has it
+		tr.client.Idle()
 	})
 }

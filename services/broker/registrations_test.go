@@ -24,23 +24,23 @@ func TestRegistrationsAreSentWhenTheyChange(t *testing.T) {
 		synctest.Wait() // it has had its replay
 		set := func(service string, port int) { tr.registrations.set(registration(service, port)) }
 		set("wl", 14320)
-		scanner.expect(request(1, "discovery:register", `{"service":"wl","port":14320}`))
-		scanner.send(result(1, `{"ok":true}`))
+		scanner.Expect(request(1, "discovery:register", `{"service":"wl","port":14320}`))
+		scanner.Send(result(1, `{"ok":true}`))
 		set("wl", 14320)
 		set("cl", 0)
 		set("cl", -1)
 		set("", 14321)
-		scanner.quiet()
+		scanner.Idle()
 		set("wl", 2)
-		scanner.expect(request(2, "discovery:register", `{"service":"wl","port":2}`))
-		scanner.send(failure(2, `{"code":-32602,"message":"no"}`))
+		scanner.Expect(request(2, "discovery:register", `{"service":"wl","port":2}`))
+		scanner.Send(failure(2, `{"code":-32602,"message":"no"}`))
 		synctest.Wait()
 		require.Contains(t, tr.log.String(), `WARN service not registered service=wl err="error -32602: no"`)
 
 		tr.registrations.remove("cl")
-		scanner.quiet()
+		scanner.Idle()
 		tr.registrations.remove("wl")
-		scanner.expect(request(3, "discovery:unregister", `{"service":"wl"}`))
+		scanner.Expect(request(3, "discovery:unregister", `{"service":"wl"}`))
 		<-time.After(relayDeadline)
 		synctest.Wait()
 		require.Contains(t, tr.log.String(), `WARN service not withdrawn service=wl err="no answer in time"`)
@@ -57,9 +57,9 @@ func TestANewScannerIsToldEverythingInKeyOrder(t *testing.T) {
 		for generation := 1; generation <= 2; generation++ {
 			scanner := tr.join(workerScanner, generation)
 			for i, service := range []string{"cl", "ec", "ni", "wl"} {
-				scanner.expect(request(i+1, "discovery:register", `{"service":"`+service+`","port":1}`))
+				scanner.Expect(request(i+1, "discovery:register", `{"service":"`+service+`","port":1}`))
 			}
-			scanner.quiet()
+			scanner.Idle()
 			tr.crash(scanner)
 		}
 	})
@@ -71,9 +71,9 @@ func TestTheErrorStoreIsAdvertised(t *testing.T) {
 		scanner := tr.join(workerScanner, 1)
 		synctest.Wait() // it has had its replay
 		store := tr.join(workerErrors, 1)
-		scanner.expect(request(1, "discovery:register", `{"service":"er","port":14319}`))
+		scanner.Expect(request(1, "discovery:register", `{"service":"er","port":14319}`))
 		tr.crash(store)
 		tr.join(workerErrors, 2)
-		scanner.quiet()
+		scanner.Idle()
 	})
 }

@@ -28,10 +28,10 @@ func TestRelaysChangeNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tr := plant(t)
 				settings := tr.join(workerSettings, 1)
-				tr.client.send(request(41, "settings/no-such", tt.params)) // the worker answers for itself (BR-24)
-				settings.expect(request(1, "settings/no-such", tt.params))
-				settings.send(`{"jsonrpc":"2.0","id":1,` + tt.answer + `}`)
-				tr.client.expect(`{"jsonrpc":"2.0","id":41,` + tt.answer + `}`)
+				tr.client.Send(request(41, "settings/no-such", tt.params)) // the worker answers for itself (BR-24)
+				settings.Expect(request(1, "settings/no-such", tt.params))
+				settings.Send(`{"jsonrpc":"2.0","id":1,` + tt.answer + `}`)
+				tr.client.Expect(`{"jsonrpc":"2.0","id":41,` + tt.answer + `}`)
 			})
 		})
 	}
@@ -44,19 +44,19 @@ func TestRequestsKeepTheirOrderAndAnswersDoNot(t *testing.T) {
 		settings, store := tr.join(workerSettings, 1), tr.join(workerErrors, 1)
 		const calls = 50
 		for i := 1; i <= calls; i++ {
-			tr.client.send(request(100+i, "settings/echo", fmt.Sprint(i)))
+			tr.client.Send(request(100+i, "settings/echo", fmt.Sprint(i)))
 		}
-		tr.client.send(request(99, "errors:get-initial", ""))
-		require.Equal(t, `"result":{"version":"1.2.3"}`, tr.client.call("version", ""), "nothing waits for a worker")
-		store.expect(request(1, "errors:get-initial", ""))
-		store.send(result(1, `[{"id":"a"}]`))
-		tr.client.expect(result(99, `[{"id":"a"}]`))
+		tr.client.Send(request(99, "errors:get-initial", ""))
+		require.Equal(t, `{"result":{"version":"1.2.3"}}`, tr.client.Call("version", ""), "nothing waits for a worker")
+		store.Expect(request(1, "errors:get-initial", ""))
+		store.Send(result(1, `[{"id":"a"}]`))
+		tr.client.Expect(result(99, `[{"id":"a"}]`))
 		for i := 1; i <= calls; i++ {
-			settings.expect(request(i, "settings/echo", fmt.Sprint(i)))
+			settings.Expect(request(i, "settings/echo", fmt.Sprint(i)))
 		}
 		for i := calls; i >= 1; i-- {
-			settings.send(result(i, fmt.Sprint(i)))
-			tr.client.expect(result(100+i, fmt.Sprint(i)))
+			settings.Send(result(i, fmt.Sprint(i)))
+			tr.client.Expect(result(100+i, fmt.Sprint(i)))
 		}
 	})
 }
@@ -66,17 +66,17 @@ func TestARelayEndsWithItsDeadline(t *testing.T) {
 		tr := plant(t)
 		settings, store := tr.join(workerSettings, 1), tr.join(workerErrors, 1)
 		begin := time.Now()
-		tr.client.send(request(1, "settings/get-cluster-id", ""))
-		settings.expect(request(1, "settings/get-cluster-id", ""))
-		tr.client.expect(failure(1, `{"code":-32000,"message":"settings call failed: no answer in time"}`))
+		tr.client.Send(request(1, "settings/get-cluster-id", ""))
+		settings.Expect(request(1, "settings/get-cluster-id", ""))
+		tr.client.Expect(failure(1, `{"code":-32000,"message":"settings call failed: no answer in time"}`))
 		require.Equal(t, 5*time.Second, time.Since(begin))
-		settings.send(result(1, `"late"`))
-		tr.client.quiet()
+		settings.Send(result(1, `"late"`))
+		tr.client.Idle()
 
 		begin = time.Now()
-		tr.client.send(request(2, "errors:get-initial", ""))
-		store.expect(request(1, "errors:get-initial", ""))
-		tr.client.expect(failure(2, `{"code":-32000,"message":"errors:get-initial failed: no answer in time"}`))
+		tr.client.Send(request(2, "errors:get-initial", ""))
+		store.Expect(request(1, "errors:get-initial", ""))
+		tr.client.Expect(failure(2, `{"code":-32000,"message":"errors:get-initial failed: no answer in time"}`))
 		require.Equal(t, 5*time.Second, time.Since(begin))
 	})
 }
@@ -86,20 +86,20 @@ func TestARelayEndsWithItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
 		settings := tr.join(workerSettings, 1)
-		tr.client.send(request(1, "settings/get-cluster-id", ""))
-		settings.expect(request(1, "settings/get-cluster-id", ""))
+		tr.client.Send(request(1, "settings/get-cluster-id", ""))
+		settings.Expect(request(1, "settings/get-cluster-id", ""))
 		settings.leave()
-		tr.client.expect(failure(1, `{"code":-32000,"message":"settings call failed: jsonrpc peer closed"}`))
-		require.Equal(t, failed("settings call failed: jsonrpc peer closed"), tr.client.call("settings/get-cluster-id", ""),
+		tr.client.Expect(failure(1, `{"code":-32000,"message":"settings call failed: jsonrpc peer closed"}`))
+		require.Equal(t, failed("settings call failed: jsonrpc peer closed"), tr.client.Call("settings/get-cluster-id", ""),
 			"between the end of the link and its report")
 		tr.workerEnded(settings.link.worker, "exit status 1")
-		require.Equal(t, failed("node-settings not available"), tr.client.call("settings/get-cluster-id", ""))
+		require.Equal(t, failed("node-settings not available"), tr.client.Call("settings/get-cluster-id", ""))
 
 		again := tr.join(workerSettings, 2)
-		tr.client.send(request(2, "settings/get-cluster-id", ""))
-		again.expect(request(1, "settings/get-cluster-id", ""))
-		again.send(result(1, `{"value":"c"}`))
-		tr.client.expect(result(2, `{"value":"c"}`))
+		tr.client.Send(request(2, "settings/get-cluster-id", ""))
+		again.Expect(request(1, "settings/get-cluster-id", ""))
+		again.Send(result(1, `{"value":"c"}`))
+		tr.client.Expect(result(2, `{"value":"c"}`))
 	})
 }
 
@@ -121,14 +121,14 @@ func TestAWorkerThatTakesNothingHoldsUpNobody(t *testing.T) {
 		tr := plant(t)
 		tr.join(workerSettings, 1) // reads nothing
 		for i := range jsonrpc.DefaultMaxCalls {
-			tr.client.send(request(i, "settings/get-force-ports", ""))
+			tr.client.Send(request(i, "settings/get-force-ports", ""))
 		}
 		require.Equal(t, failed("settings call failed: too many calls are waiting"),
-			tr.client.call("settings/get-force-ports", ""))
-		require.Equal(t, `"result":{"version":"1.2.3"}`, tr.client.call("version", ""))
+			tr.client.Call("settings/get-force-ports", ""))
+		require.Equal(t, `{"result":{"version":"1.2.3"}}`, tr.client.Call("version", ""))
 		for i := range jsonrpc.DefaultMaxCalls {
 			_ = i // in any order: each has its own timer
-			require.Contains(t, tr.client.line(), "no answer in time")
+			require.Contains(t, tr.client.Next(), "no answer in time")
 		}
 	})
 }
@@ -143,8 +143,8 @@ func TestAClientThatStopsReadingIsNotAskedForMore(t *testing.T) {
 		}
 		taken := 0
 		for ; taken < 1000; taken++ { // each answer is about 300 KB
-			require.NoError(t, tr.client.conn.SetWriteDeadline(time.Now().Add(time.Second)))
-			if _, err := fmt.Fprintln(tr.client.conn, request(taken, "discovery:get-nodes", "")); err != nil {
+			require.NoError(t, tr.client.Conn.SetWriteDeadline(time.Now().Add(time.Second)))
+			if _, err := fmt.Fprintln(tr.client.Conn, request(taken, "discovery:get-nodes", "")); err != nil {
 				break
 			}
 		}

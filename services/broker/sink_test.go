@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"nvpair/internal/applog/applogtest"
 )
 
 // gate is a reader of diagnostics that takes nothing until it is opened.
 type gate struct {
 	opened chan struct{}
-	lockedBuffer
+	applogtest.Buffer
 }
 
 func newGate() *gate { return &gate{opened: make(chan struct{})} }
@@ -29,7 +31,7 @@ func (g *gate) open() { close(g.opened) }
 
 func (g *gate) Write(p []byte) (int, error) {
 	<-g.opened
-	return g.lockedBuffer.Write(p)
+	return g.Buffer.Write(p)
 }
 
 // openGate is one that always takes everything.

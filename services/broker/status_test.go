@@ -24,12 +24,12 @@ func TestStatusIsTheWholeTree(t *testing.T) {
 		tr.byName[workerErrors].child = supervise.New(tr.childConfig(tr.byName[workerErrors]))
 		tr.byName[workerSettings].failed = "permission denied"
 		store := tr.join(workerErrors, 1)
-		store.send(notification("worker/hello", `{"liveness":1,"version":"4.5.6"}`), notification("errors:update", `[{},{}]`))
-		tr.client.line()
+		store.Send(notification("worker/hello", `{"liveness":1,"version":"4.5.6"}`), notification("errors:update", `[{},{}]`))
+		tr.client.Next()
 		<-time.After(1500 * time.Millisecond)
 
-		raw := tr.client.call("broker:status", "")
-		raw = strings.TrimPrefix(strings.Replace(raw, fmt.Sprintf(`"pid":%d,`, os.Getpid()), `"pid":99,`, 1), `"result":`)
+		raw := strings.TrimSuffix(strings.TrimPrefix(tr.client.Call("broker:status", ""), `{"result":`), "}")
+		raw = strings.Replace(raw, fmt.Sprintf(`"pid":%d,`, os.Getpid()), `"pid":99,`, 1)
 		var got bytes.Buffer
 		require.NoError(t, json.Indent(&got, []byte(raw), "", "  "))
 		got.WriteByte('\n')
@@ -66,7 +66,7 @@ func TestStatusSaysWhichEnginesAFacadeHas(t *testing.T) {
 			`"engines":[{"port":1235,"up":false,"note":"it does not answer in time","models":0}]}]`, facades())
 
 		ollama.aliases = nil // what the proxy says of it is only in the store's list
-		store.send(notification("errors:update", `[{"id":"ollama-proxy:ollama-host-alias-blocked","nodeId":"other","message":"not mine"},`+
+		store.Send(notification("errors:update", `[{"id":"ollama-proxy:ollama-host-alias-blocked","nodeId":"other","message":"not mine"},`+
 			`{"id":"ollama-proxy:ollama-host-alias-blocked","nodeId":"`+nodeID+`","message":"8080 is taken"}]`))
 		require.Contains(t, facades(), `"port":11434,"aliasNote":"8080 is taken","engines"`)
 		tr.proxyEnded()

@@ -18,13 +18,13 @@ func TestTheBaselineComesBehindTheAckAndOnlyIfItWasOff(t *testing.T) {
 		tr := plant(t)
 		tr.nodes.upsert(node("u", "n"), 1)
 		for range 2 {
-			require.Equal(t, on, tr.client.call("discovery:subscribe", ""))
-			tr.client.expect(notification("discovery:nodes-changed", oneNode))
-			require.Equal(t, on, tr.client.call("discovery:subscribe", ""))
-			tr.client.quiet()
-			require.Equal(t, off, tr.client.call("discovery:unsubscribe", ""))
-			require.Equal(t, off, tr.client.call("discovery:unsubscribe", ""))
-			tr.client.quiet()
+			require.Equal(t, on, tr.client.Call("discovery:subscribe", ""))
+			tr.client.Expect(notification("discovery:nodes-changed", oneNode))
+			require.Equal(t, on, tr.client.Call("discovery:subscribe", ""))
+			tr.client.Idle()
+			require.Equal(t, off, tr.client.Call("discovery:unsubscribe", ""))
+			require.Equal(t, off, tr.client.Call("discovery:unsubscribe", ""))
+			tr.client.Idle()
 		}
 	})
 }
@@ -32,8 +32,8 @@ func TestTheBaselineComesBehindTheAckAndOnlyIfItWasOff(t *testing.T) {
 func TestEmptyDirectoryIsABaselineToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := plant(t).client
-		require.Equal(t, on, c.call("discovery:subscribe", ""))
-		c.expect(notification("discovery:nodes-changed", "[]"))
+		require.Equal(t, on, c.Call("discovery:subscribe", ""))
+		c.Expect(notification("discovery:nodes-changed", "[]"))
 	})
 }
 
@@ -41,28 +41,28 @@ func TestWhoIsNotSubscribedHearsNothingOfNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
 		tr.nodes.upsert(node("u", "n"), 1)
-		tr.client.quiet()
-		tr.client.call("discovery:subscribe", "")
-		tr.client.line()
-		tr.client.call("discovery:unsubscribe", "")
+		tr.client.Idle()
+		tr.client.Call("discovery:subscribe", "")
+		tr.client.Next()
+		tr.client.Call("discovery:unsubscribe", "")
 		tr.nodes.remove("u")
-		tr.client.quiet()
+		tr.client.Idle()
 	})
 }
 
 func TestEveryChangeIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
-		tr.client.call("discovery:subscribe", "")
-		tr.client.expect(notification("discovery:nodes-changed", "[]"))
+		tr.client.Call("discovery:subscribe", "")
+		tr.client.Expect(notification("discovery:nodes-changed", "[]"))
 		for range 2 { // the second differs in lastSeen at most
 			tr.nodes.upsert(node("u", "n"), 1)
-			tr.client.expect(notification("discovery:nodes-changed", oneNode))
+			tr.client.Expect(notification("discovery:nodes-changed", oneNode))
 		}
 		tr.nodes.remove("u")
-		tr.client.expect(notification("discovery:nodes-changed", "[]"))
+		tr.client.Expect(notification("discovery:nodes-changed", "[]"))
 		tr.nodes.remove("u")
-		tr.client.quiet()
+		tr.client.Idle()
 	})
 }
 
@@ -70,16 +70,16 @@ func TestEveryChangeIsShown(t *testing.T) {
 func TestChangesForASlowClientAreOneSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
-		tr.client.call("discovery:subscribe", "")
-		tr.client.expect(notification("discovery:nodes-changed", "[]"))
+		tr.client.Call("discovery:subscribe", "")
+		tr.client.Expect(notification("discovery:nodes-changed", "[]"))
 		tr.nodes.upsert(node("u", "first"), 1)
 		synctest.Wait() // it is being written
 		for i := range 1000 {
 			tr.nodes.upsert(node("u", fmt.Sprint(i)), 1)
 		}
-		require.Contains(t, tr.client.line(), `"id":"first"`)
-		require.Contains(t, tr.client.line(), `"id":"999"`, "the newest wins")
-		tr.client.quiet()
+		require.Contains(t, tr.client.Next(), `"id":"first"`)
+		require.Contains(t, tr.client.Next(), `"id":"999"`, "the newest wins")
+		tr.client.Idle()
 		require.Zero(t, tr.Broker.client.conn.Dropped())
 	})
 }
@@ -91,17 +91,17 @@ func TestWhatDoesNotFitIsDroppedAndCounted(t *testing.T) {
 		settings := tr.join(workerSettings, 1)
 		push := notification("connection/cluster-identity", `{"id":"`+strings.Repeat("x", 900<<10)+`"}`)
 		for range 12 {
-			settings.send(push)
+			settings.Send(push)
 		}
-		tr.client.send(request(1, "version", ""))
+		tr.client.Send(request(1, "version", ""))
 		synctest.Wait()
 		dropped := tr.Broker.client.conn.Dropped()
 		require.Positive(t, dropped)
 		for range 12 - int(dropped) {
-			tr.client.expect(push)
+			tr.client.Expect(push)
 		}
-		tr.client.expect(result(1, `{"version":"1.2.3"}`))
-		require.Contains(t, tr.client.call("broker:status", ""), fmt.Sprintf(`"droppedNotifications":%d}`, dropped))
+		tr.client.Expect(result(1, `{"version":"1.2.3"}`))
+		require.Contains(t, tr.client.Call("broker:status", ""), fmt.Sprintf(`"droppedNotifications":%d}`, dropped))
 	})
 }
 
@@ -113,12 +113,12 @@ func TestPushesOfTheSettingsNeedNoSubscription(t *testing.T) {
 			notification("connection/cluster-identity", `{"id": "c", "later":1}`),
 			notification("connection/cluster-auto-sync", `{"value":true}`),
 		} {
-			settings.send(frame)
-			tr.client.expect(frame)
+			settings.Send(frame)
+			tr.client.Expect(frame)
 		}
-		settings.send(notification("ready", `{"version":"1"}`), notification("connection/other", "{}"),
+		settings.Send(notification("ready", `{"version":"1"}`), notification("connection/other", "{}"),
 			notification("engine:ready", "{}"), notification("discovery:node-removed", "{}"))
-		tr.client.quiet()
+		tr.client.Idle()
 	})
 }
 
@@ -129,22 +129,22 @@ func TestAWorkerSubscribesToTheDirectory(t *testing.T) {
 		tr.nodes.upsert(node("u", "n"), 1)
 		store := tr.join(workerErrors, 1)
 		tr.nodes.upsert(node("u", "n"), 1)
-		store.quiet() // not subscribed yet
+		store.Idle() // not subscribed yet
 
 		const all = `{"nodes":[{"hostUuid":"u","name":"n","ip":"","trusted":false,"services":null,"lastSeen":0}]}`
-		store.send(notification("discovery:subscribe", ""))
-		store.expect(notification("discovery:nodes", all))
-		store.send(notification("discovery:subscribe", `{"services":["er"]}`)) // replaces the former
-		store.expect(notification("discovery:nodes", `{"nodes":[]}`))
+		store.Send(notification("discovery:subscribe", ""))
+		store.Expect(notification("discovery:nodes", all))
+		store.Send(notification("discovery:subscribe", `{"services":["er"]}`)) // replaces the former
+		store.Expect(notification("discovery:nodes", `{"nodes":[]}`))
 		tr.nodes.upsert(node("u", "n"), 1) // a change that this worker does not see is one all the same
-		store.expect(notification("discovery:nodes", `{"nodes":[]}`))
-		store.send(notification("discovery:subscribe", `{"services":"er"}`))
-		store.quiet()
+		store.Expect(notification("discovery:nodes", `{"nodes":[]}`))
+		store.Send(notification("discovery:subscribe", `{"services":"er"}`))
+		store.Idle()
 		require.Contains(t, tr.log.String(), "undecodable notification dropped worker=errors method=discovery:subscribe")
 
 		tr.crash(store)
 		tr.nodes.upsert(node("u", "n"), 1)
-		tr.join(workerErrors, 2).send(notification("no/such", ""))
+		tr.join(workerErrors, 2).Send(notification("no/such", ""))
 	})
 }
 
@@ -153,17 +153,17 @@ func TestAStalledSubscriberGetsTheLatestState(t *testing.T) {
 		tr := plant(t)
 		stalled, reading := tr.join(workerSettings, 1), tr.join(workerErrors, 1)
 		for _, w := range []*incarnation{stalled, reading} {
-			w.send(notification("discovery:subscribe", ""))
+			w.Send(notification("discovery:subscribe", ""))
 		}
-		reading.expect(notification("discovery:nodes", `{"nodes":[]}`))
+		reading.Expect(notification("discovery:nodes", `{"nodes":[]}`))
 		synctest.Wait() // the other's first set is being written
 		for i := range 100 {
 			tr.nodes.upsert(node("u", fmt.Sprint(i)), 1)
-			require.Contains(t, reading.line(), fmt.Sprintf(`"name":"%d"`, i))
+			require.Contains(t, reading.Next(), fmt.Sprintf(`"name":"%d"`, i))
 		}
-		stalled.expect(notification("discovery:nodes", `{"nodes":[]}`))
-		require.Contains(t, stalled.line(), `"name":"99"`)
-		stalled.quiet()
+		stalled.Expect(notification("discovery:nodes", `{"nodes":[]}`))
+		require.Contains(t, stalled.Next(), `"name":"99"`)
+		stalled.Idle()
 	})
 }
 
@@ -171,15 +171,15 @@ func TestAWorkerAnnouncesItsVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
 		settings := tr.join(workerSettings, 1)
-		settings.send(notification("worker/hello", `{"liveness":0,"version":"foreign"}`), notification("worker/hello", "5"))
+		settings.Send(notification("worker/hello", `{"liveness":0,"version":"foreign"}`), notification("worker/hello", "5"))
 		synctest.Wait()
 		require.Empty(t, tr.byName[workerSettings].status().Version)
-		settings.send(notification("worker/hello", `{"liveness":1,"version":"4.5.6"}`), notification("worker/pong", `{"seq":1}`))
+		settings.Send(notification("worker/hello", `{"liveness":1,"version":"4.5.6"}`), notification("worker/pong", `{"seq":1}`))
 		synctest.Wait()
 		require.Equal(t, "4.5.6", tr.byName[workerSettings].status().Version)
 
 		settings.link.Ping(17)
-		settings.expect(notification("worker/ping", `{"seq":17}`))
+		settings.Expect(notification("worker/ping", `{"seq":17}`))
 		settings.link.CloseWrite()
 		<-settings.ended
 	})

@@ -5,7 +5,6 @@ package broker
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,7 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"nvpair/internal/applog"
+	"nvpair/internal/applog/applogtest"
+	"nvpair/internal/worker/workertest"
 )
 
 // journalVar makes the test binary a worker and names the file in which it notes
@@ -48,8 +48,8 @@ func note(journal, text string) {
 
 // grown is a broker with processes for workers.
 type grown struct {
-	client *peer
-	log    *lockedBuffer
+	client *workertest.Peer
+	log    *applogtest.Buffer
 	ended  chan error // what Run returned
 }
 
@@ -57,12 +57,11 @@ type grown struct {
 func grow(t *testing.T, paths map[string]string) *grown {
 	t.Helper()
 	near, far := net.Pipe()
-	log, level := newLog()
-	g := &grown{client: newPeer(t, far), log: log, ended: make(chan error, 1)}
+	log, level, written := applogtest.New(name)
+	g := &grown{client: workertest.NewPeer(t, far), log: written, ended: make(chan error, 1)}
 	cfg := Config{
 		Client: near, Stderr: io.Discard, Version: version, NodeID: nodeID, DataDir: t.TempDir(), Paths: paths,
-		Log:   slog.New(applog.NewHandler(log, name, level)),
-		Level: level,
+		Log: log, Level: level,
 	}
 	go func() { g.ended <- Run(t.Context(), cfg) }()
 	return g
@@ -95,12 +94,12 @@ func TestTheProxyIsStoppedBeforeTheOthers(t *testing.T) {
 	}
 
 	g := grow(t, paths)
-	g.client.expect(notification("app:ready", `{"version":"1.2.3"}`))
+	g.client.Expect(notification("app:ready", `{"version":"1.2.3"}`))
 	require.Eventually(t, func() bool {
 		b, err := os.ReadFile(journal)
 		return err == nil && strings.Count(string(b), "up ") == len(binaries)
 	}, 20*time.Second, 10*time.Millisecond)
-	require.Equal(t, `"result":null`, g.client.call("shutdown", ""))
+	require.Equal(t, `{"result":null}`, g.client.Call("shutdown", ""))
 	require.NoError(t, g.wait(t))
 
 	b, err := os.ReadFile(journal)
@@ -112,8 +111,7 @@ func TestTheProxyIsStoppedBeforeTheOthers(t *testing.T) {
 	}
 	require.True(t, strings.HasSuffix(g.log.String(), "INFO shutdown complete\n"), "%s", g.log)
 	require.NotContains(t, g.log.String(), "ended unexpectedly")
-	_, err = g.client.lines.ReadByte()
-	require.ErrorIs(t, err, io.EOF)
+	g.client.Closed()
 }
 
 // TestABrokerWithoutItsScannerDoesNotStart: see BR section 2.
@@ -121,18 +119,17 @@ func TestABrokerWithoutItsScannerDoesNotStart(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "nvpair-node-scanner")
 	g := grow(t, map[string]string{"nvpair-node-scanner": missing})
 	require.ErrorContains(t, g.wait(t), "start "+missing+": ")
-	_, err := g.client.lines.ReadByte()
-	require.ErrorIs(t, err, io.EOF, "no app:ready")
+	g.client.Closed() // without app:ready
 }
 
 // TestAWorkerThatCannotBeStartedStaysDown: see BR-6 and BR-7.
 func TestAWorkerThatCannotBeStartedStaysDown(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	g := grow(t, map[string]string{"nvpair-errors": missing, "nvpair-node-settings": missing})
-	g.client.expect(notification("app:ready", `{"version":"1.2.3"}`))
-	require.Equal(t, failed("node-settings not available"), g.client.call("settings/get-force-ports", ""))
-	require.Contains(t, g.client.call("broker:status", ""), `{"name":"settings","state":"failed","restarts":0,"sinceMs":0,"lastEnd":"`)
+	g.client.Expect(notification("app:ready", `{"version":"1.2.3"}`))
+	require.Equal(t, failed("node-settings not available"), g.client.Call("settings/get-force-ports", ""))
+	require.Contains(t, g.client.Call("broker:status", ""), `{"name":"settings","state":"failed","restarts":0,"sinceMs":0,"lastEnd":"`)
 	require.Contains(t, g.log.String(), fmt.Sprintf("WARN worker could not be started worker=settings path=%s ", missing))
-	require.NoError(t, g.client.conn.Close())
+	require.NoError(t, g.client.Conn.Close())
 	require.NoError(t, g.wait(t), "the end of the client is an orderly end")
 }

@@ -37,41 +37,41 @@ func TestAManifestThatLeadsNowhereIsOneServiceErrorUntilItIsMended(t *testing.T)
 		attach(t, m.dir, "a.json", "ollama", "8000")
 		attach(t, m.dir, "b.json", "ollama", "8001")
 		look(unservedAfter-1, 8001)
-		store.quiet() // it may be starting
+		store.Idle() // it may be starting
 		look(1, 8001)
-		line := store.line()
+		line := store.Next()
 		require.Contains(t, line, `"id":"engine-manager:manifest-unserved:a.json"`)
 		require.Contains(t, line, `no engine answers at port 8000, where the engine manifest `+filepath.Join(m.dir, "a.json")+` says that \"vllm\" is: start it, set`)
 		look(100, 8001)
-		store.quiet() // once
+		store.Idle() // once
 		m.judge("lmstudio", m.attached("lmstudio"), func(int) bool { return false }, func(int) bool { return false })
-		store.quiet() // no business of the other facade
+		store.Idle() // no business of the other facade
 
 		look(1, 8000, 8001)
-		require.Contains(t, store.line(), clear)
+		require.Contains(t, store.Next(), clear)
 		look(unservedAfter-1, 8001)
 		look(1, 8000, 8001)
-		store.quiet() // it was restarted
+		store.Idle() // it was restarted
 
 		attach(t, m.dir, "a.json", "ollama", "11434")
 		look(1, 8001)
-		require.Contains(t, store.line(), "names port 11434, at which nvpair itself serves: set")
+		require.Contains(t, store.Next(), "names port 11434, at which nvpair itself serves: set")
 		look(100, 8001)
-		store.quiet()
+		store.Idle()
 		attach(t, m.dir, "a.json", "ollama", "80001")
 		look(1, 8001)
-		lines := store.line() + store.line() // as a file that cannot be used, which is another matter
+		lines := store.Next() + store.Next() // as a file that cannot be used, which is another matter
 		require.Contains(t, lines, clear)
 		require.Contains(t, lines, "manifest-invalid:a.json")
 
 		attach(t, m.dir, "a.json", "ollama", "11434")
 		look(1, 8001)
-		lines = store.line() + store.line()
+		lines = store.Next() + store.Next()
 		require.Contains(t, lines, "at which nvpair itself serves")
 		require.NoError(t, os.Remove(filepath.Join(m.dir, "a.json")))
 		look(1, 8001)
-		require.Contains(t, store.line(), clear)
+		require.Contains(t, store.Next(), clear)
 		require.Empty(t, m.unserved)
-		store.quiet()
+		store.Idle()
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"nvpair/internal/worker/workertest"
 )
 
 const otherNode = "99999999-2222-3333-4444-555555555555"
@@ -43,9 +45,9 @@ type cast struct {
 func stage(t *testing.T) *cast {
 	t.Helper()
 	c := &cast{tree: plant(t)}
-	require.Equal(t, `"result":{"subscribed":true}`, c.client.call("workloads:subscribe", ""))
+	require.Equal(t, `{"result":{"subscribed":true}}`, c.client.Call("workloads:subscribe", ""))
 	c.scheduler = c.join(workerScheduler, 1)
-	c.scheduler.expect(notification("discovery:nodes-changed", `[]`))
+	c.scheduler.Expect(notification("discovery:nodes-changed", `[]`))
 	c.manager = c.join(workerWorkloads, 1)
 	c.proxy = c.joinProxy(1)
 	synctest.Wait()
@@ -57,7 +59,7 @@ func (tr *tree) joinProxy(generation int) *incarnation {
 	in := tr.join(workerProxy, generation)
 	go func() { // ends with the streams
 		for {
-			if _, err := in.lines.ReadString('\n'); err != nil {
+			if _, err := in.Lines.ReadString('\n'); err != nil {
 				return
 			}
 		}
@@ -68,33 +70,33 @@ func (tr *tree) joinProxy(generation int) *incarnation {
 // tell requires that all three are told the same job, and the manager by method.
 func (c *cast) tell(method, info string) {
 	c.t.Helper()
-	c.scheduler.expect(upsert(info))
-	c.client.expect(upsert(info))
-	c.manager.expect(event(method, info))
+	c.scheduler.Expect(upsert(info))
+	c.client.Expect(upsert(info))
+	c.manager.Expect(event(method, info))
 }
 
 func (c *cast) allQuiet() {
 	c.t.Helper()
-	for _, p := range []*peer{c.scheduler.peer, c.client, c.manager.peer} {
-		p.quiet()
+	for _, p := range []*workertest.Peer{c.scheduler.Peer, c.client, c.manager.Peer} {
+		p.Idle()
 	}
 }
 
 func TestAProxysJobIsStampedAndToldToAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stage(t)
-		c.proxy.send(event("workload:submitted", jobOf("", "1", "queued", `,"seq":1,"later":{"x":1}`)))
+		c.proxy.Send(event("workload:submitted", jobOf("", "1", "queued", `,"seq":1,"later":{"x":1}`)))
 		c.tell("workload:submitted", stamped("1", "queued", `,"seq":1,"later":{"x":1}`))
-		c.proxy.send(event("workload:started", jobOf("", "1", "running", `,"seq":2`)))
+		c.proxy.Send(event("workload:started", jobOf("", "1", "running", `,"seq":2`)))
 		c.tell("workload:started", stamped("1", "running", `,"seq":2`))
-		c.proxy.send(event("workload:submitted", jobOf(otherNode, "1", "queued", ``))) // a set origin stays
+		c.proxy.Send(event("workload:submitted", jobOf(otherNode, "1", "queued", ``))) // a set origin stays
 		c.tell("workload:submitted", jobOf(otherNode, "1", "queued", ``))
-		c.proxy.send(event("workload:completed", jobOf("", "1", "completed", `,"seq":3`)))
+		c.proxy.Send(event("workload:completed", jobOf("", "1", "completed", `,"seq":3`)))
 		c.tell("workload:completed", stamped("1", "completed", `,"seq":3`))
 
 		// What the index rejects, the peers judge for themselves.
-		c.proxy.send(event("workload:started", jobOf("", "1", "running", `,"seq":9`)))
-		c.manager.expect(event("workload:started", stamped("1", "running", `,"seq":9`)))
+		c.proxy.Send(event("workload:started", jobOf("", "1", "running", `,"seq":9`)))
+		c.manager.Expect(event("workload:started", stamped("1", "running", `,"seq":9`)))
 		c.allQuiet()
 	})
 }
@@ -103,12 +105,12 @@ func TestUndecodableJobsReachNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stage(t)
 		for _, params := range []string{`{}`, `null`, `{"workloadInfo":{"id":7}}`, `{"workloadInfo":{"model":"m"}}`, `{"workloadInfo":null}`} {
-			c.proxy.send(notification("workload:started", params))
-			c.manager.send(notification("workloads:upsert", params))
+			c.proxy.Send(notification("workload:started", params))
+			c.manager.Send(notification("workloads:upsert", params))
 		}
-		c.proxy.send(notification("workloads:remove", `{}`), notification("workload:started", ""))
-		c.manager.send(notification("workloads:remove", `{"workloadId":1}`))
-		c.manager.send(event("workload:started", jobOf(otherNode, "1", "running", ""))) // not its method
+		c.proxy.Send(notification("workloads:remove", `{}`), notification("workload:started", ""))
+		c.manager.Send(notification("workloads:remove", `{"workloadId":1}`))
+		c.manager.Send(event("workload:started", jobOf(otherNode, "1", "running", ""))) // not its method
 		c.allQuiet()
 		require.Equal(t, 13, strings.Count(c.log.String(), "undecodable notification dropped"), c.log)
 	})
@@ -118,31 +120,31 @@ func TestWhatPeersAndIngressReportDoesNotGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stage(t)
 		for _, info := range []string{jobOf(otherNode, "1", "running", ""), jobOf(nodeID, "made here", "queued", "")} {
-			c.manager.send(notification("workloads:upsert", `{"workloadInfo":`+info+`,"more":1}`))
-			c.scheduler.expect(upsert(info))
-			c.client.expect(upsert(info))
+			c.manager.Send(notification("workloads:upsert", `{"workloadInfo":`+info+`,"more":1}`))
+			c.scheduler.Expect(upsert(info))
+			c.client.Expect(upsert(info))
 		}
-		c.manager.send(notification("workloads:remove", `{"workloadId":"1","originatedFrom":"`+otherNode+`"}`))
+		c.manager.Send(notification("workloads:remove", `{"workloadId":"1","originatedFrom":"`+otherNode+`"}`))
 		removal := notification("workloads:remove", `{"workloadId":"1","originatedFrom":"`+otherNode+`"}`)
-		c.scheduler.expect(removal)
-		c.client.expect(removal)
+		c.scheduler.Expect(removal)
+		c.client.Expect(removal)
 		c.allQuiet()
-		require.Equal(t, `"result":{"workloads":[`+jobOf(nodeID, "made here", "queued", "")+`]}`, c.client.call("workloads:get-initial", ""))
+		require.Equal(t, `{"result":{"workloads":[`+jobOf(nodeID, "made here", "queued", "")+`]}}`, c.client.Call("workloads:get-initial", ""))
 	})
 }
 
 func TestARemovalIsAlwaysPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stage(t)
-		c.proxy.send(notification("workloads:remove", `{"workloadId":"unknown","note":1}`))
+		c.proxy.Send(notification("workloads:remove", `{"workloadId":"unknown","note":1}`))
 		removal := notification("workloads:remove", `{"workloadId":"unknown","originatedFrom":"`+nodeID+`"}`)
-		c.scheduler.expect(removal)
-		c.client.expect(removal)
-		c.manager.expect(notification("workloads:remove", `{"workloadId":"unknown","note":1,"originatedFrom":"`+nodeID+`"}`))
+		c.scheduler.Expect(removal)
+		c.client.Expect(removal)
+		c.manager.Expect(notification("workloads:remove", `{"workloadId":"unknown","note":1,"originatedFrom":"`+nodeID+`"}`))
 
-		c.manager.send(notification("workloads:remove", `{"workloadId":"unknown"}`)) // not stamped: it matches nothing
-		c.client.expect(notification("workloads:remove", `{"workloadId":"unknown"}`))
-		c.scheduler.expect(notification("workloads:remove", `{"workloadId":"unknown"}`))
+		c.manager.Send(notification("workloads:remove", `{"workloadId":"unknown"}`)) // not stamped: it matches nothing
+		c.client.Expect(notification("workloads:remove", `{"workloadId":"unknown"}`))
+		c.scheduler.Expect(notification("workloads:remove", `{"workloadId":"unknown"}`))
 		c.allQuiet()
 	})
 }
@@ -151,32 +153,32 @@ func TestTheClientIsToldOnlyWhileItIsSubscribed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := plant(t)
 		proxy := tr.joinProxy(1)
-		proxy.send(event("workload:submitted", jobOf("", "b", "queued", "")))
-		tr.client.quiet()
-		proxy.send(event("workload:submitted", jobOf("", "a", "queued", "")))
+		proxy.Send(event("workload:submitted", jobOf("", "b", "queued", "")))
+		tr.client.Idle()
+		proxy.Send(event("workload:submitted", jobOf("", "a", "queued", "")))
 		synctest.Wait()
-		list := `"result":{"workloads":[` + stamped("a", "queued", "") + `,` + stamped("b", "queued", "") + `]}`
-		require.Equal(t, list, tr.client.call("workloads:get-initial", "")) // in order, also without a subscription
-		tr.client.call("workloads:subscribe", "")
-		tr.client.quiet() // no baseline
-		proxy.send(event("workload:started", jobOf("", "a", "running", "")))
-		tr.client.expect(upsert(stamped("a", "running", "")))
-		tr.client.call("workloads:unsubscribe", "")
-		proxy.send(event("workload:completed", jobOf("", "a", "completed", "")))
-		tr.client.quiet()
+		list := `{"result":{"workloads":[` + stamped("a", "queued", "") + `,` + stamped("b", "queued", "") + `]}}`
+		require.Equal(t, list, tr.client.Call("workloads:get-initial", "")) // in order, also without a subscription
+		tr.client.Call("workloads:subscribe", "")
+		tr.client.Idle() // no baseline
+		proxy.Send(event("workload:started", jobOf("", "a", "running", "")))
+		tr.client.Expect(upsert(stamped("a", "running", "")))
+		tr.client.Call("workloads:unsubscribe", "")
+		proxy.Send(event("workload:completed", jobOf("", "a", "completed", "")))
+		tr.client.Idle()
 	})
 }
 
 func TestOpenJobsOfAProxyThatDiedAreEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stage(t)
-		c.proxy.send(event("workload:started", jobOf("", "1", "running", `,"seq":3`)))
+		c.proxy.Send(event("workload:started", jobOf("", "1", "running", `,"seq":3`)))
 		c.tell("workload:started", stamped("1", "running", `,"seq":3`))
-		c.manager.send(upsert(jobOf(nodeID, "made here", "queued", "")))
-		c.client.line()
-		c.scheduler.line()
+		c.manager.Send(upsert(jobOf(nodeID, "made here", "queued", "")))
+		c.client.Next()
+		c.scheduler.Next()
 		// What it said last is still in the pipe when it dies.
-		c.proxy.send(event("workload:submitted", jobOf("", "2", "queued", `,"seq":1`)),
+		c.proxy.Send(event("workload:submitted", jobOf("", "2", "queued", `,"seq":1`)),
 			event("workload:completed", jobOf("", "3", "completed", `,"seq":1`)))
 		c.crash(c.proxy)
 		died := time.Now().UnixMilli()
@@ -187,37 +189,37 @@ func TestOpenJobsOfAProxyThatDiedAreEnded(t *testing.T) {
 				`"state":"failed","completedAt":%d,"error":"proxy exited","seq":%d}`, id, nodeID, died, seq)
 			c.tell("workload:errored", ended)
 		}
-		require.Contains(t, c.client.line(), `"seq":2`)
-		require.Contains(t, c.scheduler.line(), `"seq":2`)
-		require.Contains(t, c.manager.line(), `"seq":2`)
+		require.Contains(t, c.client.Next(), `"seq":2`)
+		require.Contains(t, c.scheduler.Next(), `"seq":2`)
+		require.Contains(t, c.manager.Next(), `"seq":2`)
 		c.allQuiet() // the ingress's job lives on
 
 		next := c.joinProxy(2)
-		next.send(event("workload:started", strings.Replace(jobOf("", "1", "running", ""), "r1", "r2", 1)))
-		require.Contains(t, c.client.line(), `"runId":"r2"`)
+		next.Send(event("workload:started", strings.Replace(jobOf("", "1", "running", ""), "r1", "r2", 1)))
+		require.Contains(t, c.client.Next(), `"runId":"r2"`)
 	})
 }
 
 func TestANewWorkloadManagerIsToldOfOwnJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stage(t)
-		c.proxy.send(event("workload:started", jobOf("", "1", "running", ``)),
+		c.proxy.Send(event("workload:started", jobOf("", "1", "running", ``)),
 			event("workload:completed", jobOf("", "2", "completed", ``)))
-		c.manager.line()
-		c.manager.line()
-		c.manager.send(upsert(jobOf(nodeID, "made here", "queued", "")), upsert(jobOf(otherNode, "1", "queued", "")))
+		c.manager.Next()
+		c.manager.Next()
+		c.manager.Send(upsert(jobOf(nodeID, "made here", "queued", "")), upsert(jobOf(otherNode, "1", "queued", "")))
 		synctest.Wait()
 		c.crash(c.manager)
-		c.proxy.send(event("workload:submitted", jobOf("", "3", "queued", ``))) // while there is none
+		c.proxy.Send(event("workload:submitted", jobOf("", "3", "queued", ``))) // while there is none
 		<-time.After(2 * time.Second)
 		c.manager = c.join(workerWorkloads, 2)
-		c.manager.expect(
+		c.manager.Expect(
 			event("workload:started", stamped("1", "running", ``)),
 			event("workload:completed", stamped("2", "completed", ``)),
 			event("workload:submitted", stamped("3", "queued", ``)),
 			notification("workload:submitted", `{"workloadInfo":`+jobOf(nodeID, "made here", "queued", "")+`,"ingressMsSince":2000}`),
 		)
-		c.manager.quiet()
+		c.manager.Idle()
 		c.registrations.mu.Lock()
 		defer c.registrations.mu.Unlock()
 		require.Equal(t, 14320, c.registrations.entries["wl"].Port)
@@ -229,21 +231,21 @@ func TestJobsOfALostNodeFailWithItsName(t *testing.T) {
 		c := stage(t)
 		scanner := c.join(workerScanner, 1)
 		node := `{"node":{"hostUuid":"` + otherNode + `","name":"desk","ip":"","trusted":true,"services":{},"lastSeen":1}}`
-		scanner.send(notification("discovery:node-discovered", node))
-		require.Contains(t, c.scheduler.line(), `"name":"desk"`)
-		c.manager.send(upsert(jobOf(otherNode, "1", "running", "")), upsert(jobOf(otherNode, "2", "running", `,"scheduledOn":"`+nodeID+`"`)))
-		c.proxy.send(event("workload:started", jobOf("", "3", "running", `,"scheduledOn":"`+otherNode+`"`)))
+		scanner.Send(notification("discovery:node-discovered", node))
+		require.Contains(t, c.scheduler.Next(), `"name":"desk"`)
+		c.manager.Send(upsert(jobOf(otherNode, "1", "running", "")), upsert(jobOf(otherNode, "2", "running", `,"scheduledOn":"`+nodeID+`"`)))
+		c.proxy.Send(event("workload:started", jobOf("", "3", "running", `,"scheduledOn":"`+otherNode+`"`)))
 		for range 3 {
-			c.scheduler.line()
-			c.client.line()
+			c.scheduler.Next()
+			c.client.Next()
 		}
-		c.manager.line()
-		scanner.send(notification("discovery:node-removed", node))
+		c.manager.Next()
+		scanner.Send(notification("discovery:node-removed", node))
 		failed := fmt.Sprintf(`{"id":"1","model":"m","engine":"ollama","runId":"r1","originatedFrom":%q,"createdAt":1000,`+
 			`"state":"failed","completedAt":%d,"error":"node desk went offline"}`, otherNode, time.Now().UnixMilli())
-		c.client.expect(upsert(failed))
-		c.client.quiet() // neither what executes here nor what is ours
-		c.manager.quiet()
+		c.client.Expect(upsert(failed))
+		c.client.Idle() // neither what executes here nor what is ours
+		c.manager.Idle()
 	})
 }
 
@@ -256,18 +258,17 @@ func TestSilentOriginsJobsFailAndTheHistoryIsKept(t *testing.T) {
 		c.workloads = newWorkloadFlow(c.Broker)
 		end := c.workloads.start()
 		c.serve()
-		c.client.line()
-		c.client.call("workloads:subscribe", "")
+		c.client.Next()
+		c.client.Call("workloads:subscribe", "")
 		c.manager = c.join(workerWorkloads, 1)
-		c.manager.send(upsert(jobOf(otherNode, "1", "running", "")), upsert(jobOf(otherNode, "2", "completed", fmt.Sprintf(`,"completedAt":%d`, time.Now().UnixMilli()))))
-		c.client.line()
-		c.client.line()
-		require.NoError(t, c.client.conn.SetReadDeadline(time.Time{}))
-		failed, err := c.client.lines.ReadString('\n') // five minutes later
-		require.NoError(t, err)
+		c.manager.Send(upsert(jobOf(otherNode, "1", "running", "")), upsert(jobOf(otherNode, "2", "completed", fmt.Sprintf(`,"completedAt":%d`, time.Now().UnixMilli()))))
+		c.client.Next()
+		c.client.Next()
+		c.client.Patience = time.Hour
+		failed := c.client.Next() // five minutes later
 		require.Contains(t, failed, `"error":"node `+otherNode+` stopped reporting this workload"`)
-		c.manager.quiet()
-		c.manager.send(upsert(jobOf(otherNode, "3", "completed", fmt.Sprintf(`,"completedAt":%d`, time.Now().UnixMilli()))))
+		c.manager.Idle()
+		c.manager.Send(upsert(jobOf(otherNode, "3", "completed", fmt.Sprintf(`,"completedAt":%d`, time.Now().UnixMilli()))))
 		synctest.Wait()
 		end()
 		history, err := os.ReadFile(filepath.Join(dir, historyFile))

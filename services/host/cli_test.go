@@ -296,11 +296,11 @@ func TestCommandsReachTheNode(t *testing.T) {
 		go func() {
 			defer close(answered)
 			id := brokerCalls + 1 + i
-			line, err := b.lines.ReadString('\n')
+			line, err := b.Lines.ReadString('\n')
 			if want := request(id, tt.method, tt.params) + "\n"; err != nil || line != want {
 				t.Errorf("%q: the broker got %q, %v; want %q", tt.args, line, err, want)
 			}
-			fmt.Fprintf(b.conn, `{"jsonrpc":"2.0","id":%d,%s}`+"\n", id, tt.answer)
+			fmt.Fprintf(b.Conn, `{"jsonrpc":"2.0","id":%d,%s}`+"\n", id, tt.answer)
 		}()
 		got := run(tt.in, tt.args...)
 		<-answered

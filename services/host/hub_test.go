@@ -16,20 +16,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvpair/internal/jsonrpc"
+	"nvpair/internal/worker/workertest"
 )
 
-const notReady = `"error":{"code":-32000,"message":"the broker is not ready; try again in a moment"}`
+const notReady = `{"error":{"code":-32000,"message":"the broker is not ready; try again in a moment"}}`
 
 func TestClientsAreToldWhenTheBrokerIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := share(t)
 		early := s.connect()
-		require.Equal(t, notReady, early.call("ping", ""))
+		require.Equal(t, notReady, early.Call("ping", ""))
 		b := s.attach()
-		require.Equal(t, notReady, early.call("ping", ""), "attached, not ready")
-		b.send(readyFrame)
-		early.expect(readyFrame)
-		s.enter().quiet()
+		require.Equal(t, notReady, early.Call("ping", ""), "attached, not ready")
+		b.Send(readyFrame)
+		early.Expect(readyFrame)
+		s.enter().Idle()
 	})
 }
 
@@ -53,22 +54,22 @@ func TestIDsAreRewritten(t *testing.T) {
 		s := share(t)
 		b := s.serveBroker()
 		one, two := s.enter(), s.enter()
-		one.send(request(1, "settings/a", `{"x": 1.0}`))
-		b.expect(request(brokerCalls+1, "settings/a", `{"x": 1.0}`))
-		two.send(request(1, "settings/b", ""))
-		b.expect(request(brokerCalls+2, "settings/b", ""))
-		two.send(`{"jsonrpc":"2.0","id":"x","method":"settings/c"}`)
-		b.expect(request(brokerCalls+3, "settings/c", ""))
+		one.Send(request(1, "settings/a", `{"x": 1.0}`))
+		b.Expect(request(brokerCalls+1, "settings/a", `{"x": 1.0}`))
+		two.Send(request(1, "settings/b", ""))
+		b.Expect(request(brokerCalls+2, "settings/b", ""))
+		two.Send(`{"jsonrpc":"2.0","id":"x","method":"settings/c"}`)
+		b.Expect(request(brokerCalls+3, "settings/c", ""))
 
-		b.send(result(brokerCalls+2, `{"value": 2.0}`))
-		two.expect(result(1, `{"value": 2.0}`))
+		b.Send(result(brokerCalls+2, `{"value": 2.0}`))
+		two.Expect(result(1, `{"value": 2.0}`))
 		const broken = `"error":{"code":-32010,"message":"m","data":{"d": 1}}`
-		b.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, brokerCalls+3, broken))
-		two.expect(`{"jsonrpc":"2.0","id":"x",` + broken + `}`)
-		b.send(result(brokerCalls+1, "null"))
-		one.expect(result(1, "null"))
-		one.quiet()
-		two.quiet()
+		b.Send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, brokerCalls+3, broken))
+		two.Expect(`{"jsonrpc":"2.0","id":"x",` + broken + `}`)
+		b.Send(result(brokerCalls+1, "null"))
+		one.Expect(result(1, "null"))
+		one.Idle()
+		two.Idle()
 	})
 }
 
@@ -78,26 +79,26 @@ func TestSubscriptionsAreOfOneClient(t *testing.T) {
 		b := s.serveBroker()
 		one, two := s.enter(), s.enter()
 		for _, ns := range []string{"engine", "workloads", "ollama-proxy"} {
-			require.Equal(t, `"result":{"subscribed":true}`, one.call(ns+":subscribe", ""))
+			require.Equal(t, `{"result":{"subscribed":true}}`, one.Call(ns+":subscribe", ""))
 		}
-		require.Equal(t, `"result":{"subscribed":true}`, two.call("lmstudio-proxy:subscribe", ""))
-		b.quiet() // the hub is subscribed itself, always
+		require.Equal(t, `{"result":{"subscribed":true}}`, two.Call("lmstudio-proxy:subscribe", ""))
+		b.Idle() // the hub is subscribed itself, always
 
 		events := []string{
 			notification("engine:state-changed", `{"engine": "ollama"}`),
 			notification("workloads:upsert", `{}`),
 			notification("ollama-proxy:proxy/request", `[]`),
 		}
-		b.send(events...)
-		b.send(notification("lmstudio-proxy:ready", `{"port":1}`))
-		one.expect(events...)
-		one.quiet()
-		two.expect(notification("lmstudio-proxy:ready", `{"port":1}`))
-		two.quiet()
+		b.Send(events...)
+		b.Send(notification("lmstudio-proxy:ready", `{"port":1}`))
+		one.Expect(events...)
+		one.Idle()
+		two.Expect(notification("lmstudio-proxy:ready", `{"port":1}`))
+		two.Idle()
 
-		require.Equal(t, `"result":{"subscribed":false}`, one.call("engine:unsubscribe", ""))
-		b.send(events[0])
-		one.quiet()
+		require.Equal(t, `{"result":{"subscribed":false}}`, one.Call("engine:unsubscribe", ""))
+		b.Send(events[0])
+		one.Idle()
 	})
 }
 
@@ -106,34 +107,34 @@ func TestANewSubscriberGetsTheNewestBaseline(t *testing.T) {
 		s := share(t)
 		b := s.serveBroker()
 		early := s.enter()
-		require.Equal(t, `"result":{"subscribed":true}`, early.call("discovery:subscribe", ""))
-		early.quiet() // there is none yet
-		b.send(
+		require.Equal(t, `{"result":{"subscribed":true}}`, early.Call("discovery:subscribe", ""))
+		early.Idle() // there is none yet
+		b.Send(
 			notification("discovery:nodes-changed", `[{"id": "old"}]`),
 			notification("ollama-proxy:ready", `{"port":1}`),
 			notification("ollama-proxy:ready", `{"port":2}`),
 			notification("engine:ready", `{}`),
 		)
-		early.expect(notification("discovery:nodes-changed", `[{"id": "old"}]`))
-		b.send(notification("discovery:nodes-changed", `[{"id": "new"}]`))
-		early.expect(notification("discovery:nodes-changed", `[{"id": "new"}]`))
+		early.Expect(notification("discovery:nodes-changed", `[{"id": "old"}]`))
+		b.Send(notification("discovery:nodes-changed", `[{"id": "new"}]`))
+		early.Expect(notification("discovery:nodes-changed", `[{"id": "new"}]`))
 
 		late := s.enter()
 		for range 2 {
-			require.Equal(t, `"result":{"subscribed":true}`, late.call("discovery:subscribe", ""))
-			late.expect(notification("discovery:nodes-changed", `[{"id": "new"}]`))
-			require.Equal(t, `"result":{"subscribed":true}`, late.call("ollama-proxy:subscribe", ""))
-			late.expect(notification("ollama-proxy:ready", `{"port":2}`))
-			require.Equal(t, `"result":{"subscribed":true}`, late.call("ollama-proxy:subscribe", ""))
-			require.Equal(t, `"result":{"subscribed":true}`, late.call("discovery:subscribe", ""))
-			require.Equal(t, `"result":{"subscribed":true}`, late.call("engine:subscribe", ""))
-			late.quiet() // it was on already; and engines have no baseline
-			require.Equal(t, `"result":{"subscribed":false}`, late.call("discovery:unsubscribe", ""))
-			require.Equal(t, `"result":{"subscribed":false}`, late.call("ollama-proxy:unsubscribe", ""))
+			require.Equal(t, `{"result":{"subscribed":true}}`, late.Call("discovery:subscribe", ""))
+			late.Expect(notification("discovery:nodes-changed", `[{"id": "new"}]`))
+			require.Equal(t, `{"result":{"subscribed":true}}`, late.Call("ollama-proxy:subscribe", ""))
+			late.Expect(notification("ollama-proxy:ready", `{"port":2}`))
+			require.Equal(t, `{"result":{"subscribed":true}}`, late.Call("ollama-proxy:subscribe", ""))
+			require.Equal(t, `{"result":{"subscribed":true}}`, late.Call("discovery:subscribe", ""))
+			require.Equal(t, `{"result":{"subscribed":true}}`, late.Call("engine:subscribe", ""))
+			late.Idle() // it was on already; and engines have no baseline
+			require.Equal(t, `{"result":{"subscribed":false}}`, late.Call("discovery:unsubscribe", ""))
+			require.Equal(t, `{"result":{"subscribed":false}}`, late.Call("ollama-proxy:unsubscribe", ""))
 		}
-		b.send(notification("discovery:nodes-changed", `[]`))
-		early.expect(notification("discovery:nodes-changed", `[]`))
-		late.quiet()
+		b.Send(notification("discovery:nodes-changed", `[]`))
+		early.Expect(notification("discovery:nodes-changed", `[]`))
+		late.Idle()
 	})
 }
 
@@ -176,19 +177,19 @@ func TestEventsThatNeedNoSubscriptionReachEverybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := share(t)
 		b := s.serveBroker()
-		clients := []*peer{s.enter(), s.enter()}
+		clients := []*workertest.Peer{s.enter(), s.enter()}
 		for _, event := range []string{
 			notification("errors:update", `[{"id": "a"}]`),
 			notification("connection/cluster-identity", `{"id":"c"}`),
 			notification("engine:settings-changed", ""),
 		} {
-			b.send(event)
+			b.Send(event)
 			for _, c := range clients {
-				c.expect(event)
+				c.Expect(event)
 			}
 		}
-		b.send(request(1, "connection/cluster-identity", "{}")) // the hub serves no requests
-		b.quiet()
+		b.Send(request(1, "connection/cluster-identity", "{}")) // the hub serves no requests
+		b.Idle()
 	})
 }
 
@@ -196,10 +197,10 @@ func TestNotificationsOfClientsAreTheBrokersToJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := share(t)
 		c := s.connect()
-		c.send(notification("errors:report", `{"id":"a"}`)) // nobody to take it
-		c.quiet()
+		c.Send(notification("errors:report", `{"id":"a"}`)) // nobody to take it
+		c.Idle()
 		b := s.serveBroker()
-		c.expect(readyFrame)
+		c.Expect(readyFrame)
 		for _, frame := range []string{
 			notification("errors:report", `{"id": "a"}`),
 			notification("log/set-level", `{"level":"debug"}`),
@@ -207,12 +208,12 @@ func TestNotificationsOfClientsAreTheBrokersToJudge(t *testing.T) {
 			notification("hub/stop", ""),
 			notification("discovery:subscribe", ""),
 		} {
-			c.send(frame)
-			b.expect(frame)
+			c.Send(frame)
+			b.Expect(frame)
 		}
-		c.quiet()
+		c.Idle()
 		require.NoError(t, s.ctx.Err(), "only a request stops the node")
-		require.Equal(t, `"result":{"subscribed":true}`, c.call("discovery:subscribe", ""))
+		require.Equal(t, `{"result":{"subscribed":true}}`, c.Call("discovery:subscribe", ""))
 	})
 }
 
@@ -230,19 +231,19 @@ func TestAClientWhoseQueueIsFullIsDropped(t *testing.T) {
 		stuck, reading := s.enter(), s.enter()
 		begin := time.Now()
 		for i := range 10 {
-			b.send(big(i))
-			reading.expect(big(i))
+			b.Send(big(i))
+			reading.Expect(big(i))
 		}
 		require.Zero(t, time.Since(begin), "nobody waits")
 		<-time.After(2 * time.Second) // it is given one to take what is queued
 		require.Contains(t, s.log.String(), "WARN hub client does not read, dropped")
-		require.Contains(t, reading.hubStatus(b, brokerCalls+1), `"clients":1,`)
-		_, err := io.Copy(io.Discard, stuck.conn)
+		require.Contains(t, b.hubStatus(reading, brokerCalls+1), `"clients":1,`)
+		_, err := io.Copy(io.Discard, stuck.Conn)
 		require.NoError(t, err, "the hub has hung up")
 
 		again := s.enter() // for new baselines
-		b.send(big(0))
-		again.expect(big(0))
+		b.Send(big(0))
+		again.Expect(big(0))
 	})
 }
 
@@ -252,13 +253,13 @@ func TestAClientThatTakesNoByteIsDropped(t *testing.T) {
 		b := s.serveBroker()
 		stuck, reading := s.enter(), s.enter()
 		event := notification("connection/cluster-identity", `{"id":"c"}`)
-		b.send(event)
-		reading.expect(event)
+		b.Send(event)
+		reading.Expect(event)
 		<-time.After(clientStall - time.Second)
-		require.Contains(t, reading.hubStatus(b, brokerCalls+1), `"clients":2,`)
+		require.Contains(t, b.hubStatus(reading, brokerCalls+1), `"clients":2,`)
 		<-time.After(2 * time.Second)
-		require.Contains(t, reading.hubStatus(b, brokerCalls+2), `"clients":1,`)
-		stuck.closed()
+		require.Contains(t, b.hubStatus(reading, brokerCalls+2), `"clients":1,`)
+		stuck.Closed()
 	})
 }
 
@@ -266,9 +267,9 @@ func TestAClientThatIsOnlySilentStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := share(t)
 		c, b := s.connect(), s.serveBroker()
-		c.expect(readyFrame)
+		c.Expect(readyFrame)
 		<-time.After(time.Hour)
-		require.Contains(t, c.hubStatus(b, brokerCalls+1), `"clients":1,`)
+		require.Contains(t, b.hubStatus(c, brokerCalls+1), `"clients":1,`)
 	})
 }
 
@@ -278,34 +279,34 @@ func TestTheBrokersDeathIsTold(t *testing.T) {
 		s := share(t)
 		b := s.serveBroker()
 		c := s.enter()
-		c.call("discovery:subscribe", "")
-		c.call("ollama-proxy:subscribe", "")
-		c.quiet()
-		b.send(notification("discovery:nodes-changed", `[{"id": "old"}]`), notification("ollama-proxy:ready", "{}"))
-		c.line()
-		c.line()
-		c.send(request(1, "engine:start", ""))
-		b.expect(request(brokerCalls+1, "engine:start", ""))
+		c.Call("discovery:subscribe", "")
+		c.Call("ollama-proxy:subscribe", "")
+		c.Idle()
+		b.Send(notification("discovery:nodes-changed", `[{"id": "old"}]`), notification("ollama-proxy:ready", "{}"))
+		c.Next()
+		c.Next()
+		c.Send(request(1, "engine:start", ""))
+		b.Expect(request(brokerCalls+1, "engine:start", ""))
 		b.leave()
-		c.expect(failure(1, "broker call failed: jsonrpc peer closed"))
-		require.Contains(t, c.call("ping", ""), `"broker call failed: jsonrpc peer closed"`, "before the supervisor has noticed")
+		c.Expect(failure(1, "broker call failed: jsonrpc peer closed"))
+		require.Contains(t, c.Call("ping", ""), `"broker call failed: jsonrpc peer closed"`, "before the supervisor has noticed")
 		s.brokerEnded(nil, "exit status 1")
-		c.expect(notification("hub/broker-lost", `{"cause":"exit status 1","restarting":true}`))
-		require.Equal(t, notReady, c.call("ping", ""))
+		c.Expect(notification("hub/broker-lost", `{"cause":"exit status 1","restarting":true}`))
+		require.Equal(t, notReady, c.Call("ping", ""))
 		late := s.connect()
-		late.quiet() // not ready
-		require.Equal(t, `"result":{"subscribed":true}`, late.call("discovery:subscribe", ""))
-		late.quiet() // what a dead broker knew is no baseline
+		late.Idle() // not ready
+		require.Equal(t, `{"result":{"subscribed":true}}`, late.Call("discovery:subscribe", ""))
+		late.Idle() // what a dead broker knew is no baseline
 
 		b = s.serveBroker()
-		c.expect(readyFrame)
-		late.expect(readyFrame)
-		b.send(notification("discovery:nodes-changed", `[]`)) // its baseline for the hub
-		c.expect(notification("discovery:nodes-changed", `[]`))
-		late.expect(notification("discovery:nodes-changed", `[]`))
-		c.send(request(2, "ping", ""))
+		c.Expect(readyFrame)
+		late.Expect(readyFrame)
+		b.Send(notification("discovery:nodes-changed", `[]`)) // its baseline for the hub
+		c.Expect(notification("discovery:nodes-changed", `[]`))
+		late.Expect(notification("discovery:nodes-changed", `[]`))
+		c.Send(request(2, "ping", ""))
 		b.answer(brokerCalls+1, "ping", "", `{}`)
-		c.expect(result(2, `{}`))
+		c.Expect(result(2, `{}`))
 		require.Equal(t, 1, strings.Count(s.log.String(), "ERROR broker ended unexpectedly"))
 	})
 }
@@ -314,8 +315,8 @@ func TestShutdownOfAClientIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := share(t)
 		b, c := s.serveBroker(), s.enter()
-		require.Equal(t, `"error":{"code":-32601,"message":"method not found: shutdown"}`, c.call("shutdown", ""))
-		b.quiet()
+		require.Equal(t, `{"error":{"code":-32601,"message":"method not found: shutdown"}}`, c.Call("shutdown", ""))
+		b.Idle()
 		require.NoError(t, s.ctx.Err())
 	})
 }
@@ -325,9 +326,9 @@ func TestStopIsAnsweredAndThenEverybodyIsLetGo(t *testing.T) {
 		s := share(t)
 		s.serveBroker()
 		c, other := s.enter(), s.enter()
-		require.Equal(t, `"result":null`, c.call("hub/stop", ""))
-		c.closed()
-		other.closed()
+		require.Equal(t, `{"result":null}`, c.Call("hub/stop", ""))
+		c.Closed()
+		other.Closed()
 		require.Error(t, s.ctx.Err())
 	})
 }
@@ -336,14 +337,14 @@ func TestTooManyClientsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := share(t)
 		b := s.serveBroker()
-		var clients []*peer
+		var clients []*workertest.Peer
 		for range maxClients {
 			clients = append(clients, s.enter())
 		}
-		s.connect().closed()
+		s.connect().Closed()
 		require.Contains(t, s.log.String(), "WARN control socket: too many clients, refused limit=64")
-		require.Contains(t, clients[0].hubStatus(b, brokerCalls+1), `"clients":64,`)
-		require.NoError(t, clients[1].conn.Close())
+		require.Contains(t, b.hubStatus(clients[0], brokerCalls+1), `"clients":64,`)
+		require.NoError(t, clients[1].Conn.Close())
 		synctest.Wait()
 		s.enter()
 	})
@@ -356,21 +357,21 @@ func TestOneClientCannotUseUpTheBrokersLink(t *testing.T) {
 		b := s.serveBroker()
 		greedy, other := s.enter(), s.enter()
 		for i := range maxCalls {
-			greedy.send(request(i, "engine:start", ""))
-			b.expect(request(brokerCalls+1+i, "engine:start", ""))
+			greedy.Send(request(i, "engine:start", ""))
+			b.Expect(request(brokerCalls+1+i, "engine:start", ""))
 		}
-		greedy.send(request(5000, "engine:start", ""))
-		greedy.expect(failure(5000, "broker call failed: "+jsonrpc.ErrTooManyCalls.Error()))
+		greedy.Send(request(5000, "engine:start", ""))
+		greedy.Expect(failure(5000, "broker call failed: "+jsonrpc.ErrTooManyCalls.Error()))
 		next := brokerCalls + maxCalls
-		other.send(request(1, "ping", ""))
+		other.Send(request(1, "ping", ""))
 		b.answer(next+1, "ping", "", "{}")
-		other.expect(result(1, "{}"))
+		other.Expect(result(1, "{}"))
 
-		b.send(result(brokerCalls+1, "null"))
-		greedy.expect(result(0, "null"))
-		greedy.send(request(5001, "ping", ""))
+		b.Send(result(brokerCalls+1, "null"))
+		greedy.Expect(result(0, "null"))
+		greedy.Send(request(5001, "ping", ""))
 		b.answer(next+2, "ping", "", "{}")
-		greedy.expect(result(5001, "{}"))
+		greedy.Expect(result(5001, "{}"))
 	})
 }
 
@@ -379,23 +380,23 @@ func TestAnAnswerForAClientThatHasGoneIsDropped(t *testing.T) {
 		s := share(t)
 		b := s.serveBroker()
 		c := s.enter()
-		c.send(request(1, "ping", ""))
-		b.expect(request(brokerCalls+1, "ping", ""))
-		require.NoError(t, c.conn.Close())
+		c.Send(request(1, "ping", ""))
+		b.Expect(request(brokerCalls+1, "ping", ""))
+		require.NoError(t, c.Conn.Close())
 		synctest.Wait()
-		b.send(result(brokerCalls+1, "{}"))
+		b.Send(result(brokerCalls+1, "{}"))
 		other := s.enter()
-		other.quiet()
+		other.Idle()
 	})
 }
 
 // hubStatus returns the node's status as a client sees it. The broker's answer to
 // the hub, which has that id, is an empty object.
-func (p *peer) hubStatus(b *fakeBroker, id int) string {
-	p.t.Helper()
-	p.send(request(7, "hub/status", ""))
+func (b *fakeBroker) hubStatus(client *workertest.Peer, id int) string {
+	b.t.Helper()
+	client.Send(request(7, "hub/status", ""))
 	b.answer(id, "broker:status", "", "{}")
-	return p.line()
+	return client.Next()
 }
 
 func TestStatusIsJudged(t *testing.T) {
@@ -403,26 +404,26 @@ func TestStatusIsJudged(t *testing.T) {
 		s := share(t)
 		c := s.connect()
 		pid := fmt.Sprint(os.Getpid())
-		require.Equal(t, `"result":{"state":"starting","reasons":[],"hubPid":`+pid+`,"clients":1,"broker":null}`,
-			c.call("hub/status", ""))
+		require.Equal(t, `{"result":{"state":"starting","reasons":[],"hubPid":`+pid+`,"clients":1,"broker":null}}`,
+			c.Call("hub/status", ""))
 		b := s.serveBroker()
-		c.expect(readyFrame)
+		c.Expect(readyFrame)
 
-		c.send(request(1, "hub/status", ""))
+		c.Send(request(1, "hub/status", ""))
 		b.answer(brokerCalls+1, "broker:status", "", `{"workers":[{"name":"errors","state":"running"}]}`)
-		require.Contains(t, c.line(), `"result":{"state":"running","reasons":[],`)
-		c.send(request(2, "hub/status", ""))
+		require.Contains(t, c.Next(), `"result":{"state":"running","reasons":[],`)
+		c.Send(request(2, "hub/status", ""))
 		b.answer(brokerCalls+2, "broker:status", "", `{"workers":[{"name":"errors","state":"exhausted","lastEnd":"hung"}]}`)
-		require.Contains(t, c.line(), `"result":{"state":"degraded","reasons":["errors is exhausted: hung"],`)
+		require.Contains(t, c.Next(), `"result":{"state":"degraded","reasons":["errors is exhausted: hung"],`)
 
 		for i, bad := range []string{`"nonsense"`, ""} {
 			begin := time.Now()
-			c.send(request(3, "hub/status", ""))
-			b.expect(request(brokerCalls+3+i, "broker:status", ""))
+			c.Send(request(3, "hub/status", ""))
+			b.Expect(request(brokerCalls+3+i, "broker:status", ""))
 			if bad != "" {
-				b.send(result(brokerCalls+3+i, bad))
+				b.Send(result(brokerCalls+3+i, bad))
 			}
-			require.Contains(t, c.line(), `"result":{"state":"degraded","reasons":["the broker does not answer"],`)
+			require.Contains(t, c.Next(), `"result":{"state":"degraded","reasons":["the broker does not answer"],`)
 			require.Equal(t, time.Duration(i)*localDeadline, time.Since(begin))
 		}
 	})
@@ -434,7 +435,7 @@ func TestTheBrokerIsPinged(t *testing.T) {
 		b := s.serveBroker()
 		b.link.Ping(1)
 		b.answer(brokerCalls+1, "ping", "", `{"pong":true}`)
-		b.quiet()
+		b.Idle()
 		b.link.CloseWrite()
 		<-b.ended
 	})
@@ -455,9 +456,9 @@ func TestATerminalThatIsStuckDoesNotStopTheHub(t *testing.T) {
 		s.cfg.Out = terminal
 		b := s.serveBroker()
 		c := s.enter()
-		c.send(request(1, "ping", ""))
+		c.Send(request(1, "ping", ""))
 		b.answer(brokerCalls+1, "ping", "", "{}")
-		c.expect(result(1, "{}"))
+		c.Expect(result(1, "{}"))
 		close(terminal)
 	})
 }
@@ -482,7 +483,7 @@ func TestAcceptingGoesOnAfterAFailure(t *testing.T) {
 		s := shareOn(t, &flaky{inner, 3})
 		s.clients = inner.conns
 		begin := time.Now()
-		require.Equal(t, notReady, s.connect().call("ping", ""))
+		require.Equal(t, notReady, s.connect().Call("ping", ""))
 		require.Equal(t, 300*time.Millisecond, time.Since(begin))
 		require.Equal(t, 3, strings.Count(s.log.String(), "WARN control socket: accept failed"))
 	})

@@ -3,8 +3,8 @@
 // Package workertest plays the broker's end of a worker's link, line by line.
 //
 // [Start] runs a worker over a pipe in memory and reads what it announces; the [Peer] it returns sends frames, reads
-// those that come back and hangs up. [NewPeer] is a Peer for a link that the test has made itself. A suite that needs
-// more embeds one.
+// those that come back and hangs up. [NewPeer] is a Peer on a link that the test has made itself, which may be any of
+// the tree: a broker's to its client, or one to a worker that the test plays. A suite that needs more embeds a Peer.
 //
 // Frames are compared to the letter, and none may be left out: what the far end writes is read in the order in which it
 // was written, so a frame that nobody expected fails the next expectation. A wait for a frame ends after
