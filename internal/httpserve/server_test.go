@@ -3,7 +3,6 @@
 package httpserve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"nvpair/internal/applog/applogtest"
 )
 
 const get = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -301,34 +302,10 @@ func TestAHijackedConnectionComesWithWhatWasReadAhead(t *testing.T) {
 	}
 }
 
-// syncBuffer is a buffer for several goroutines.
-type syncBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-func (s *syncBuffer) reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.b.Reset()
-}
-
 func TestAPanicIsLoggedAndCutsTheConnection(t *testing.T) {
-	var log syncBuffer
+	var log applogtest.Buffer
 	for what, logged := range map[any]bool{"fault": true, http.ErrAbortHandler: false} {
-		log.reset()
+		log.Reset()
 		s := &Server{Log: slog.New(slog.NewTextHandler(&log, nil)), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "part")
 			panic(what)

@@ -3,7 +3,6 @@
 package mdns_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"nvpair/internal/applog/applogtest"
 	"nvpair/internal/mdns"
 	"nvpair/internal/mdns/mdnstest"
 )
@@ -52,14 +52,14 @@ func (w *world) machine(address string) *mdnstest.Host {
 // node is a Conn that runs until the end of the test, or stop.
 type node struct {
 	*mdns.Conn
-	log  *lockedBuffer
+	log  *applogtest.Buffer
 	stop func()
 }
 
 func (w *world) run(h *mdnstest.Host) *node { return w.runWith(mdns.Config{Network: h}) }
 
 func (w *world) runWith(cfg mdns.Config) *node {
-	n := &node{log: &lockedBuffer{}}
+	n := &node{log: new(applogtest.Buffer)}
 	cfg.Log = slog.New(slog.NewTextHandler(n.log, nil))
 	cfg.Rand = rand.New(rand.NewPCG(1, 2))
 	n.Conn = mdns.New(cfg)
@@ -178,21 +178,4 @@ func record(t *testing.T, text string) dns.RR {
 	rr, err := dns.NewRR(text)
 	require.NoError(t, err)
 	return rr
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
 }

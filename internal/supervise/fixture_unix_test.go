@@ -24,6 +24,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"nvpair/internal/applog/applogtest"
 )
 
 const (
@@ -123,7 +125,7 @@ type watched struct {
 	*Child
 	t         *testing.T
 	processes chan *Process // capacity: more than a test starts
-	log       lockedBuffer
+	log       applogtest.Buffer
 
 	mu      sync.Mutex // guards the rest
 	events  []string
@@ -288,24 +290,6 @@ func (l *lines) Serve(context.Context) {
 
 func (l *lines) CloseWrite()    { _ = l.rwc.(interface{ CloseWrite() error }).CloseWrite() }
 func (l *lines) Ping(seq int64) { fmt.Fprintf(l.rwc, "ping %d\n", seq) }
-
-// lockedBuffer is a buffer that is read while a log writes to it.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
 
 // awaitGone waits until no process with that id runs. One that nobody reaps
 // after it has ended does not run.

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvpair/internal/applog"
+	"nvpair/internal/applog/applogtest"
 	"nvpair/internal/jsonrpc"
 )
 
@@ -32,7 +33,7 @@ const (
 type peer struct {
 	*Link
 	t     *testing.T
-	log   *lockedBuffer
+	log   *applogtest.Buffer
 	level *slog.LevelVar
 	in    *io.PipeWriter     // the worker's input
 	out   *io.PipeReader     // the worker's output, read until it ends
@@ -58,7 +59,7 @@ func serve(t *testing.T, handle func(*Link, *jsonrpc.Request), test func(*peer))
 	synctest.Test(t, func(t *testing.T) {
 		inR, inW := io.Pipe()
 		outR, outW := io.Pipe()
-		p := &peer{t: t, log: &lockedBuffer{}, level: new(slog.LevelVar), in: inW, out: outR, ended: make(chan struct{})}
+		p := &peer{t: t, log: new(applogtest.Buffer), level: new(slog.LevelVar), in: inW, out: outR, ended: make(chan struct{})}
 		p.Link = NewLink(Config{
 			Link:    duplex{inR, outW},
 			Version: "1.2.3",
@@ -133,24 +134,6 @@ func (p *peer) requireServing() {
 	}
 }
 
-// lockedBuffer is a buffer that is read while a log writes to it.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func echo(_ *Link, r *jsonrpc.Request) { r.Reply(r.Method) }
 
 func TestReadyThenHelloAreTheFirstFrames(t *testing.T) {
@@ -167,7 +150,7 @@ func TestNothingMovesBeforeServe(t *testing.T) {
 		l := NewLink(Config{Link: duplex{inR, outW}, Version: "1.2.3", Log: slog.New(slog.DiscardHandler),
 			Level: new(slog.LevelVar)})
 		require.NoError(t, l.Notify("impatient", nil))
-		var sent lockedBuffer
+		var sent applogtest.Buffer
 		ended := make(chan struct{})
 		go func() { defer close(ended); _, _ = io.Copy(&sent, outR) }()
 		synctest.Wait()
