@@ -217,6 +217,23 @@ func TestDropForgetsTheConnectionsToOneAddress(t *testing.T) {
 	require.Equal(t, 1, other.accepted())
 }
 
+// fetchAtOnce sends that many requests; what it returns waits for the ends of their answers.
+func fetchAtOnce(t *testing.T, p *Pool, s *server, n int) *sync.WaitGroup {
+	var asking sync.WaitGroup
+	for range n {
+		asking.Go(func() {
+			resp, err := p.Do(limited(t), get(s.addr))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+		})
+	}
+	return &asking
+}
+
 func TestNoMoreThanTheBoundIsKept(t *testing.T) {
 	var at sync.WaitGroup // all three requests are out at once
 	at.Add(3)
@@ -229,19 +246,7 @@ func TestNoMoreThanTheBoundIsKept(t *testing.T) {
 	}
 	s := serve(t, answer, answer, answer)
 	p := newPool(t, Config{MaxIdle: 2})
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			resp, err := p.Do(limited(t), get(s.addr))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_, _ = io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-		})
-	}
-	wg.Wait()
+	fetchAtOnce(t, p, s, 3).Wait()
 	require.Equal(t, 2, p.kept())
 }
 
@@ -324,21 +329,10 @@ func TestIdleConnectionsHoldNoGoroutineAndCloseGivesTheDescriptorsBack(t *testin
 	s := serve(t, scripts...)
 	before := sockets(t)
 	p := NewPool(Config{})
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			resp, err := p.Do(limited(t), get(s.addr))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_, _ = io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-		})
-	}
+	asking := fetchAtOnce(t, p, s, 20)
 	held.Wait()
 	close(release)
-	wg.Wait()
+	asking.Wait()
 	require.Equal(t, 20, p.kept())
 	require.Zero(t, goroutinesIn(), "a connection at rest needs no goroutine")
 	p.Close()

@@ -75,6 +75,23 @@ func TestAnEmptyListIsAnInventory(t *testing.T) {
 	}
 }
 
+// askAtOnce sends that many requests for a model; what it returns waits for the ends of their answers.
+func (r *rig) askAtOnce(n int, model string) *sync.WaitGroup {
+	var asking sync.WaitGroup
+	for range n {
+		asking.Go(func() {
+			resp, err := http.Post(r.url("/api/chat"), "application/json", strings.NewReader(`{"model":"`+model+`"}`))
+			if err != nil {
+				r.t.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		})
+	}
+	return &asking
+}
+
 // Requests that wait for the engine's inventory share its answer, be it that there
 // is none.
 func TestManyUnknownModelsAreOneQuestion(t *testing.T) { // DEC-133
@@ -84,19 +101,7 @@ func TestManyUnknownModelsAreOneQuestion(t *testing.T) { // DEC-133
 		asked.Add(1)
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}), "m")
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			resp, err := http.Post(r.url("/api/chat"), "application/json", strings.NewReader(`{"model":"unknown"}`))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_, _ = io.Copy(io.Discard, resp.Body)
-			_ = resp.Body.Close()
-		})
-	}
-	wg.Wait()
+	r.askAtOnce(20, "unknown").Wait()
 	require.LessOrEqual(t, asked.Load(), int32(3), "one when it came up, one for all, one if 2 s went by")
 }
 
@@ -169,21 +174,10 @@ func TestConcurrentRequestsSpreadOverEqualNodes(t *testing.T) { // PX-56 end to 
 		}), "m")
 	}
 	r.call("node/set-priority", map[string]any{"generation": 1, "nodes": []string{"c", "b", "a"}})
-	var wg sync.WaitGroup
-	for range 9 {
-		wg.Go(func() {
-			resp, err := http.Post(r.url("/api/chat"), "application/json", strings.NewReader(`{"model":"m"}`))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_, _ = io.Copy(io.Discard, resp.Body)
-			_ = resp.Body.Close()
-		})
-	}
+	asking := r.askAtOnce(9, "m")
 	held.Wait()
 	close(release)
-	wg.Wait()
+	asking.Wait()
 	for id, n := range counts {
 		require.EqualValues(t, 3, n.Load(), id)
 	}

@@ -41,6 +41,25 @@ func startUnread(t *testing.T, h *harness.Host) *harness.Proc {
 	return p
 }
 
+// startWatched is startUnread once all workers run; it returns the peaks of memory as well.
+func startWatched(t *testing.T, h *harness.Host) (*harness.Proc, map[int]int) {
+	t.Helper()
+	p := startUnread(t, h)
+	harness.Eventually(t, answerWithin, "all workers run", func() bool {
+		return len(h.Processes()) == len(harness.Binaries)-1 // nvpair is not among them
+	})
+	return p, allPeaks(t, h)
+}
+
+// requireGrownLittle requires that the processes are still those of before, and hardly larger.
+func requireGrownLittle(t *testing.T, h *harness.Host, before map[int]int) {
+	t.Helper()
+	for pid, peak := range allPeaks(t, h) {
+		require.Contains(t, before, pid, "a process was replaced")
+		require.Less(t, peak-before[pid], maxGrowth, "process %d", pid)
+	}
+}
+
 // peakMemory returns the most resident memory that a process ever had.
 func peakMemory(t *testing.T, pid int) int {
 	t.Helper()
@@ -83,11 +102,7 @@ func awaitTaken(t *testing.T, p *harness.Proc) {
 func TestAClientThatDoesNotReadCostsLittleAndMissesNothingThatStillHolds(t *testing.T) {
 	t.Parallel()
 	h := harness.NewHost(t, "alpha")
-	p := startUnread(t, h)
-	harness.Eventually(t, answerWithin, "all workers run", func() bool {
-		return len(h.Processes()) == len(harness.Binaries)-1 // nvpair is not among them
-	})
-	before := allPeaks(t, h)
+	p, before := startWatched(t, h)
 
 	const reports = 10_000
 	filler := strings.Repeat("f", 100) // a list is far longer than a pipe all the same
@@ -100,10 +115,7 @@ func TestAClientThatDoesNotReadCostsLittleAndMissesNothingThatStillHolds(t *test
 	_, err := p.Stdin.WriteString(lines.String())
 	require.NoError(t, err)
 	awaitTaken(t, p)
-	for pid, peak := range allPeaks(t, h) {
-		require.Contains(t, before, pid, "a process was replaced")
-		require.Less(t, peak-before[pid], maxGrowth, "process %d", pid)
-	}
+	requireGrownLittle(t, h, before)
 
 	w := p.Wire(t)
 	w.Await("the newest list", answerWithin, func(f harness.Frame) bool {
@@ -121,11 +133,7 @@ func TestAClientThatDoesNotReadCostsLittleAndMissesNothingThatStillHolds(t *test
 func TestEventsBeyondTheQueueAreDroppedAndCounted(t *testing.T) {
 	t.Parallel()
 	h := harness.NewHost(t, "alpha")
-	p := startUnread(t, h)
-	harness.Eventually(t, answerWithin, "all workers run", func() bool {
-		return len(h.Processes()) == len(harness.Binaries)-1 // nvpair is not among them
-	})
-	before := allPeaks(t, h)
+	p, before := startWatched(t, h)
 	const pushes = 110 // of 90 kB each: more than the queue
 	filler := strings.Repeat("v", 90_000)
 	for i := range pushes {
@@ -149,10 +157,7 @@ func TestEventsBeyondTheQueueAreDroppedAndCounted(t *testing.T) {
 		dropped := int(status["droppedNotifications"].(float64))
 		return dropped > 0 && dropped+count(w, "connection/cluster-identity") == pushes
 	})
-	for pid, peak := range allPeaks(t, h) {
-		require.Contains(t, before, pid, "a process was replaced")
-		require.Less(t, peak-before[pid], maxGrowth, "process %d", pid)
-	}
+	requireGrownLittle(t, h, before)
 	uiBroker().endsWithItsInput(t, h, p)
 }
 

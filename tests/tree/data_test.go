@@ -72,6 +72,16 @@ type dataFault struct {
 	make   func(t *testing.T, path string)
 }
 
+// host returns a host with the fault, the path of what is faulty, and what its data directory holds.
+func (f dataFault) host(t *testing.T) (h *harness.Host, path string, before map[string]string) {
+	t.Helper()
+	h = harness.NewHost(t, "alpha")
+	h.GiveTo(harness.Nobody)
+	path = filepath.Join(h.DataDir, f.faulty)
+	f.make(t, path)
+	return h, path, contents(t, h.DataDir)
+}
+
 func dataFaults() []dataFault {
 	file := func(text string, mode fs.FileMode) func(*testing.T, string) {
 		return func(t *testing.T, path string) { write(t, path, text, mode) }
@@ -141,11 +151,7 @@ func TestABrokerRefusesADamagedDataDirectoryAndChangesNothing(t *testing.T) {
 	for _, fault := range dataFaults() {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
-			h := harness.NewHost(t, "alpha")
-			h.GiveTo(harness.Nobody)
-			path := filepath.Join(h.DataDir, fault.faulty)
-			fault.make(t, path)
-			before := contents(t, h.DataDir)
+			h, path, before := fault.host(t)
 
 			p := startAsNobody(t, h, "nvpair-ui-broker")
 			require.Equal(t, 1, p.AwaitExit(endWithin))
@@ -178,11 +184,7 @@ func TestAHeadlessNodeRefusesADirectoryThatItCannotHaveAtOnce(t *testing.T) {
 		}
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
-			h := harness.NewHost(t, "alpha")
-			h.GiveTo(harness.Nobody)
-			path := filepath.Join(h.DataDir, fault.faulty)
-			fault.make(t, path)
-			before := contents(t, h.DataDir)
+			h, path, before := fault.host(t)
 			p := startAsNobody(t, h, "nvpair", "serve")
 			require.Equal(t, 1, p.AwaitExit(endWithin))
 			h.AwaitNone(goneWithin)
