@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvpair/internal/worker"
+	"nvpair/internal/worker/workertest"
 )
 
 const null = `{"result":null}`
@@ -233,6 +234,5 @@ func TestBrokersCommandLineIsAccepted(t *testing.T) {
 	args := []string{"--log-level", "warn", "--cluster-dir", t.TempDir(), "--node-id", ""} // ER-1, ER-3
 	code := Main(args, "1.2.3", worker.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	require.Equal(t, 0, code, errs.String())
-	require.Equal(t, `{"jsonrpc":"2.0","method":"ready","params":{"version":"1.2.3"}}`+"\n"+
-		`{"jsonrpc":"2.0","method":"worker/hello","params":{"liveness":1,"version":"1.2.3"}}`+"\n", out.String())
+	require.Equal(t, workertest.Ready+"\n"+workertest.Hello+"\n", out.String())
 }

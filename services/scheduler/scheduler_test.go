@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvpair/internal/worker"
+	"nvpair/internal/worker/workertest"
 	"nvpair/shared/schedule"
 )
 
@@ -354,13 +355,12 @@ func TestOrderChangesAreLogged(t *testing.T) {
 func TestShutdownIsAnswered(t *testing.T) {
 	bubble(t, 0, func(c *client) {
 		require.Equal(t, `{"result":null}`, c.Call("shutdown", "null"))
-		c.Wait()
+		require.NoError(t, c.Wait())
 	})
 }
 
 func TestCommandLine(t *testing.T) {
-	const announced = `{"jsonrpc":"2.0","method":"ready","params":{"version":"1.2.3"}}` + "\n" +
-		`{"jsonrpc":"2.0","method":"worker/hello","params":{"liveness":1,"version":"1.2.3"}}` + "\n"
+	const announced = workertest.Ready + "\n" + workertest.Hello + "\n"
 	interval := func(ms int) string {
 		return announced + fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"interval_ms":%d}}`, ms) + "\n"
 	}
