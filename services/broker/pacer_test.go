@@ -17,9 +17,9 @@ func TestMarksArePassedOnInTheirPeriodAndNoneIsLost(t *testing.T) {
 		p := &pacer{every: 500 * time.Millisecond, mark: func() { passed = append(passed, time.Since(begin)) }}
 		for range 100 { // for a second
 			p.Mark()
-			time.Sleep(10 * time.Millisecond)
+			<-time.After(10 * time.Millisecond)
 		}
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		p.Mark()
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0, 500 * time.Millisecond, time.Second, 6 * time.Second}, passed)
