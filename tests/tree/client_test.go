@@ -23,7 +23,7 @@ import (
 // maxGrowth is by how many bytes the peak of a process may grow for a client that does not read: queues of 8 MiB, what
 // was left behind while they grew, and the race detector's shadow, three times as much. Without bounds it would be
 // gigabytes.
-const maxGrowth = 128 << 20
+const maxGrowth = 256 << 20
 
 // startUnread starts a broker whose output nobody reads beyond its first frame.
 func startUnread(t *testing.T, h *harness.Host) *harness.Proc {
