@@ -40,18 +40,18 @@ func TestTheCommandLineListsAddsAndRemovesNodes(t *testing.T) {
 	d := startNode(t, desk)
 	startEngine(t, shelf, "small")
 	n.sees(appearWithin, "desk", "laptop")
-	n.lists(`NAME  ADDRESS  SEEN  MODELS  NOTE
-desk  192.168.7.2  0s  -
-laptop  192.168.7.1  -  -  this node
+	n.lists(`NAME  ADDRESS  SEEN  HARDWARE  MODELS  NOTE
+desk  192.168.7.2  <2m  some  -  no engine
+laptop  192.168.7.1  -  some  -  this node
 `)
 
 	require.Equal(t, "added shelf (192.168.7.3): Ollama at port 11434, models: 1\n", n.listed("node", "add", "192.168.7.3", "--name", "shelf"))
 	require.Regexp(t, `^added manual:192.168.7.2 \(192.168.7.2\), but it serves nothing now: it runs nvpair itself`,
 		n.listed("node", "add", "192.168.7.2"))
-	n.lists(`NAME  ADDRESS  SEEN  MODELS  NOTE
-desk  192.168.7.2  0s  -  it runs nvpair itself, so its engines serve paired nodes only
-laptop  192.168.7.1  -  -  this node
-shelf  192.168.7.3  0s  ollama 1
+	n.lists(`NAME  ADDRESS  SEEN  HARDWARE  MODELS  NOTE
+desk  192.168.7.2  0s  some  -  it runs nvpair itself, so its engines serve paired nodes only; added as manual:192.168.7.2
+laptop  192.168.7.1  -  some  -  this node
+shelf  192.168.7.3  0s  -  ollama 1
 `)
 
 	var all struct {
@@ -97,14 +97,15 @@ func (n *node) lists(want string) {
 }
 
 // listed returns what a command prints that succeeds, with two spaces between columns. How long ago something was is
-// always 0s.
+// always 0s, and hardware, of which this machine has whatever it has, is some.
 func (n *node) listed(args ...string) string {
 	n.t.Helper()
 	code, out, diagnostics := n.run(args...)
 	require.Equal(n.t, []any{0, ""}, []any{code, diagnostics}, "nvpair %q", args)
 	out = regexp.MustCompile(` +\n`).ReplaceAllString(out, "\n")
 	out = regexp.MustCompile(`  +`).ReplaceAllString(out, "  ")
-	return regexp.MustCompile(`\b(\d+m)?\d+s\b`).ReplaceAllString(out, "0s")
+	out = regexp.MustCompile(`\b(\d+m)?\d+s\b`).ReplaceAllString(out, "0s")
+	return regexp.MustCompile(`(?m)^((?:\S+  ){3})[^-H].*?(  )`).ReplaceAllString(out, "${1}some$2")
 }
 
 func TestARestartedMachineHasItsNodesAgain(t *testing.T) {
