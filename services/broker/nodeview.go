@@ -89,6 +89,7 @@ func (f *facades) addModels(n *discovery.AvailableNode) {
 			n.ModelsByEngine = make(map[string][]string)
 		}
 		n.ModelsByEngine[s.engine.ID] = models
+		n.Models = slices.Clip(n.Models) // it may be the record's
 		for _, m := range models {
 			if !slices.Contains(n.Models, m) {
 				n.Models = append(n.Models, m)

@@ -50,6 +50,10 @@ func TestThisNodeShowsTheModelsOfItsOwnEngines(t *testing.T) {
 	lmstudio.judge([]int{1}, []sighting{{sight: engineThere}})
 	require.Equal(t, map[string][]string{"ollama": {"a", "b", "c"}, "lmstudio": {}}, models())
 	require.Equal(t, []string{"a", "b", "c"}, tr.clientNodes()[0].Models)
+	own.Models = append(make([]string, 0, 8), "x")
+	tr.nodes.upsert(own, 1)
+	require.Equal(t, []string{"x", "a", "b", "c"}, tr.clientNodes()[0].Models)
+	require.Empty(t, own.Models[:2][1], "the record's own list is not written to")
 	own.ModelsByEngine = map[string][]string{"ollama": {"x"}}
 	tr.nodes.upsert(own, 1)
 	require.Equal(t, own.ModelsByEngine, models(), "who manages engines knows better")
