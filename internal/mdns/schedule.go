@@ -14,9 +14,9 @@ const (
 	probeSpacing  = 250 * time.Millisecond // the same where the second answers a probe
 	minDelay      = 20 * time.Millisecond  // of an answer that others may give as well
 	maxDelay      = 120 * time.Millisecond
-	askedFor      = 2 * time.Second        // how long another host's question stands for one of ours (section 7.3)
 	minDelayKnown = 400 * time.Millisecond // the same if more known answers are to come (section 7.2)
 	maxDelayKnown = 500 * time.Millisecond
+	askedFor      = 2 * time.Second // how long another host's question stands for one of ours (section 7.3)
 )
 
 // between returns a random duration.

@@ -15,7 +15,7 @@ type membership struct {
 	b     *Broker
 	trust *clustertrust.View
 
-	mu   sync.Mutex // guards the rest; held over a notification, which only queues, to keep the order
+	mu   sync.Mutex // guards told; held over a look at the directory and a notification, which only queues, to keep the order
 	told string     // what the running node-info knows
 }
 

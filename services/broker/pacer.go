@@ -18,6 +18,7 @@ type pacer struct {
 	timer *time.Timer // nil while no mark waits
 }
 
+// Mark has mark called, now or when the period is over.
 func (p *pacer) Mark() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -51,7 +51,7 @@ func below(word string) []command {
 
 // group answers a word that only begins commands.
 func (c *cli) group(word string, args []string) int {
-	if len(args) > 0 && (args[0] == "help" || strings.TrimLeft(args[0], "-") == "help" || args[0] == "-h") {
+	if len(args) > 0 && (strings.TrimLeft(args[0], "-") == "help" || args[0] == "-h") {
 		c.commandHelp(word, nil)
 		return exitOK
 	}

@@ -38,7 +38,8 @@ type gate struct {
 }
 
 // source are the connections of one, each kind from the one that has been so longest.
-// With them no choice takes longer for a larger crowd.
+// Among its own no choice takes longer for a larger crowd; the one of a source looks
+// at all sources.
 type source struct {
 	idle, silent, busy list.List
 }

@@ -4,7 +4,8 @@
 // whoever asks on the network, with one HTTP route.
 //
 // A request costs one look at the newest sample and its encoding: nothing is
-// measured for it and no lock is taken. One goroutine, the collector, reads the
+// measured for it, and it waits for no sample. Where only members of the cluster are
+// served, it costs a look at the cluster's directory too (gated.go). One goroutine, the collector, reads the
 // hardware and publishes what it read whole; a driver that hangs makes its
 // figures old, which the answer says, and stops nothing else. Connections are
 // bounded, and those that only wait give way to those that ask.

@@ -10,6 +10,10 @@
 // is added (fetch.go), and its load sampled (telemetry.go). Nothing that is said on
 // the network removes a node that answers.
 //
+// Whom to trust is in the cluster's directory (trust.go). Members alone tell their
+// models (models.go), and they are asked at their last places where they are not
+// heard (members.go).
+//
 // Messages are handled one at a time; the answer to a request is queued before
 // the events it causes. Events about one node leave in the order of the changes;
 // this node's own entry is discovered right after the worker has announced itself.
@@ -135,7 +139,7 @@ type service struct {
 	trust    *clustertrust.View
 	models   *models
 	members  members
-	applying sync.Mutex          // guards applied and members.known; comes before all other locks
+	applying sync.Mutex          // guards applied and members.known, and is held over what follows from them, small local files included; comes before all other locks
 	applied  *clustertrust.State // what the directory and the record stand for
 
 	mu       sync.Mutex // guards the rest

@@ -184,6 +184,7 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 }
+
 func TestACopiedRecordWithTheRealAddressBehindItsOwnMovesNobody(t *testing.T) {
 	t.Parallel()
 	mallory, alpha, beta := attacked(t)

@@ -106,7 +106,7 @@ func (m *Member) Admit(clusterID string, epoch uint64) {
 	m.write("admission.json", m.json(map[string]any{"counter": epoch, "activated": epoch, "clusterId": clusterID, "epoch": epoch}))
 }
 
-// Pair of key and certificate, for a peer that a test plays itself.
+// KeyPair returns the node's key and certificate, for a peer that a test plays itself.
 func (m *Member) KeyPair() tls.Certificate {
 	m.t.Helper()
 	pair, err := tls.X509KeyPair([]byte(m.certPEM), m.keyPEM)
