@@ -154,6 +154,13 @@ func endingWith(end context.Context, dial dialer) dialer {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		defer context.AfterFunc(end, cancel)()
+		return dial(ctx, network, addr)
+	}
+}
+
+// atAddress connects to the address of addressKey, if there is one.
+func atAddress(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if at, ok := ctx.Value(addressKey{}).(netip.Addr); ok {
 			if _, port, err := net.SplitHostPort(addr); err == nil {
 				addr = net.JoinHostPort(at.String(), port)

@@ -59,6 +59,7 @@ func newProber(ctx context.Context, cfg Config) (*prober, error) {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
+	dial = atAddress(dial) // below TLS, which checks the name that was given
 	lookup := cfg.Lookup
 	if lookup == nil {
 		lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {

@@ -3,6 +3,7 @@
 package manualnodes
 
 import (
+	"context"
 	"encoding/pem"
 	"io"
 	"log"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -114,6 +116,28 @@ func TestNodeInfoIsAskedOverTLSWhereThereIsAPortForIt(t *testing.T) {
 	st := probeOf(t, Config{CABundle: bundle}, e)
 	require.True(t, st.NodeInfoUp && st.Peer, st.Error)
 	require.Equal(t, uuid, st.HostUUID)
+}
+
+// The test server's certificate is one of example.com.
+func TestACertificateIsOneOfTheNameThatWasGiven(t *testing.T) { // MN-23
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"hostUuid":"` + uuid + `"}`))
+	}))
+	defer server.Close()
+	bundle := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	for name, want := range map[string]bool{"example.com": true, "another.example": false} {
+		st := probeOf(t, Config{
+			CABundle: bundle,
+			Lookup: func(context.Context, string) ([]netip.Addr, error) {
+				return []netip.Addr{netip.MustParseAddr("192.0.2.7")}, nil
+			},
+			Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+			},
+		}, saved{ID: "a", Address: name, TLSPort: 443, Ports: &wire.Ports{Ollama: 1, LMStudio: 1}})
+		require.Equal(t, want, st.NodeInfoUp, "%s: %s", name, st.Error)
+	}
 }
 
 func TestUnusableFilesOfTheFlagsAreFatal(t *testing.T) {

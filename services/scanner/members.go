@@ -32,6 +32,10 @@ type members struct {
 	// known is by host uuid. Only one goroutine at a time may use it: the one that
 	// holds service.applying.
 	known map[string]member
+
+	// unsaved: the file is not what is known. It belongs to the sweep, which alone
+	// writes.
+	unsaved bool
 }
 
 // member is one of them as it is on disk.
@@ -77,28 +81,32 @@ func (m *members) of(state *clustertrust.State) []member {
 	return list
 }
 
-// learn takes where members answered last. Who is no member any more is forgotten. It
-// writes the file if that is news.
-func (m *members) learn(state *clustertrust.State, seen []member) {
+// learn takes where members answered last, and reports whether that is news. Who is
+// no member any more is forgotten.
+func (m *members) learn(state *clustertrust.State, seen []member) (changed bool) {
 	next := make(map[string]member)
 	for _, p := range append(m.of(state), seen...) {
 		next[p.HostUUID] = p
 	}
-	if reflect.DeepEqual(next, m.known) {
-		return
-	}
+	changed = !reflect.DeepEqual(next, m.known)
 	m.known = next
+	return changed
+}
+
+// save writes the file. What could not be written is tried again with the next sweep.
+func (m *members) save(list []member) {
 	var file struct {
 		Peers []member `json:"peers"`
 	}
-	file.Peers = m.of(state)
+	file.Peers = list
 	raw, err := json.MarshalIndent(file, "", "  ")
 	if err == nil {
 		err = atomicfile.Write(m.path, raw)
 	}
-	if err != nil {
+	if err != nil && !m.unsaved {
 		m.log.Warn("last addresses of paired nodes not saved", "path", m.path, "err", err)
 	}
+	m.unsaved = err != nil
 }
 
 // rememberMembers keeps where the members are that answered as themselves.
@@ -117,8 +125,13 @@ func (s *service) rememberMembers() {
 		seen = append(seen, p)
 	}
 	s.applying.Lock()
-	defer s.applying.Unlock()
-	s.members.learn(s.applied, seen)
+	changed := s.members.learn(s.applied, seen)
+	list := s.members.of(s.applied)
+	s.peers.keepMembers(list) // those that were paired since the start too
+	s.applying.Unlock()
+	if changed || s.members.unsaved {
+		s.members.save(list)
+	}
 }
 
 func membersPath(base string) string { return filepath.Join(base, membersFile) }

@@ -4,7 +4,11 @@ package scanner
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,6 +115,34 @@ func TestTheFirstRecordSaysWhereTheNodeCanBeAsked(t *testing.T) {
 			}
 			l.without("no such event", 3*time.Second)
 			require.Contains(l.t, <-first, tt.want, name)
+		})
+	}
+}
+
+// TestALateSampleOfANodeThatLeftIsNotTold: the broker would keep it (DI-125).
+func TestALateSampleOfANodeThatLeftIsNotTold(t *testing.T) {
+	said := fmt.Sprintf(`{"GPUs":[{"name":"g","utilization_percent":4}],"telemetryValid":true,"msSince":1,"hostUuid":%q}`, other)
+	for phase := range 8 { // of the samples, which take most of 3 s
+		inLAN(t, func(l *lan) {
+			var slow atomic.Bool
+			l.serve("10.0.0.2:14318", nil, func(w http.ResponseWriter, _ *http.Request) {
+				if slow.Load() {
+					<-time.After(fetchTimeout - 100*time.Millisecond)
+				}
+				_, _ = io.WriteString(w, said)
+			})
+			_, leave, _ := l.node("beta", "10.0.0.2", other)
+			l.after(discovery.NotifyNodeUpdated, other)
+			slow.Store(true)
+			l.without("no such event", 2*telemetryEvery+time.Duration(phase)*500*time.Millisecond)
+			l.mu.Lock()
+			i := l.infos["10.0.0.2:14318"]
+			delete(l.infos, "10.0.0.2:14318") // it takes no new connection
+			l.mu.Unlock()
+			defer func() { _ = i.server.Close() }()
+			leave()
+			l.after(discovery.NotifyNodeRemoved, other)
+			l.without(other, time.Minute)
 		})
 	}
 }

@@ -118,8 +118,7 @@ func (t *telemetry) sample(ctx context.Context, n discovery.DirectoryNode, p *po
 	began := time.Now()
 	got, err := t.s.infos.of(ctx, n)
 	good := err == nil && got.hostUUID == n.HostUUID // here an answer must say who it is (DI-94)
-	t.done(n.HostUUID, p, good)
-	if !good {
+	if here := t.done(n.HostUUID, p, good); !good || !here {
 		return
 	}
 	sample := discovery.Telemetry{HostUUID: n.HostUUID, GPUUse: got.use, Valid: got.valid}
@@ -148,7 +147,9 @@ func (t *telemetry) news(p *poll, valid bool) bool {
 	return !repeated
 }
 
-func (t *telemetry) done(uuid string, p *poll, good bool) {
+// done ends a question. It reports whether the node is still here: the load of one
+// that left meanwhile is no news.
+func (t *telemetry) done(uuid string, p *poll, good bool) (here bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p.busy = false
@@ -159,6 +160,7 @@ func (t *telemetry) done(uuid string, p *poll, good bool) {
 		p.failed++
 		p.due = time.Now().Add(backoff(p.failed))
 	}
+	return t.polls[uuid] == p
 }
 
 // prune forgets whoever is gone.

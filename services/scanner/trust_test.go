@@ -213,6 +213,23 @@ func TestAMemberIsFoundAtItsLastPlaceWithoutMulticast(t *testing.T) {
 	})
 }
 
+func TestAMemberThatWasPairedSinceTheStartIsFoundAtItsLastPlace(t *testing.T) {
+	self, peer := clustertest.New(t), clustertest.New(t)
+	inLANWith(t, in(self), func(l *lan) {
+		_, _, crash := l.member("beta", "10.0.0.2", peer)
+		l.after(discovery.NotifyNodeUpdated, peer.UUID)
+		clustertest.Pair(self, peer)
+		l.until(discovery.NotifyNodeUpdated, peer.UUID, func(n discovery.DirectoryNode) bool { return n.Trusted })
+		l.without(discovery.NotifyNodeRemoved, 2*sweepEvery)
+		crash()
+		l.down("10.0.0.2")
+		l.after(discovery.NotifyNodeRemoved, peer.UUID)
+		l.upIn("10.0.0.2", peer.UUID, peer.UUID)
+		n, _ := l.after(discovery.NotifyNodeDiscovered, peer.UUID)
+		require.Equal(l.t, "10.0.0.2", n.IP)
+	})
+}
+
 func TestADamagedMemoryOfPlacesIsNone(t *testing.T) {
 	self, peer := clustertest.New(t), clustertest.New(t)
 	clustertest.Pair(self, peer)
