@@ -79,7 +79,8 @@ func (d *directory) learn(uuid string, i inventory) {
 	n := &e.node
 	var moved bool
 	if i.hostUUID == uuid { // one that does not say who it is proves nothing
-		e.proven, e.at = true, i.at
+		e.at = i.at
+		e.proven = e.proven || d.provenAtLocked(e.at) < maxProvenAt
 		moved = e.orderLocked()
 	}
 	cluster := n.ClusterUUID
@@ -121,6 +122,17 @@ func (d *directory) preferred(uuid string) (ip string, other bool) {
 		return "", false
 	}
 	return e.ranked[0], true
+}
+
+// inUse is a node with the one address at which it proved to be itself, if there is
+// one.
+func (d *directory) inUse(n discovery.DirectoryNode) discovery.DirectoryNode {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.entries[n.HostUUID]; e != nil && e.at != "" && len(n.IPs) > 0 {
+		n.IP, n.IPs = e.at, []string{e.at}
+	}
+	return n
 }
 
 // learnModels applies what a node's engine manager said, unless the node was
@@ -177,6 +189,20 @@ func (d *directory) trustedAndProven() []discovery.DirectoryNode {
 		}
 	}
 	return list
+}
+
+// maxProvenAt is how many nodes can prove themselves at one address. A few lie behind
+// one router with forwarded ports; one machine that is many nodes fills the directory.
+const maxProvenAt = 8
+
+func (d *directory) provenAtLocked(ip string) int {
+	n := 0
+	for _, e := range d.entries {
+		if e.proven && e.at == ip {
+			n++
+		}
+	}
+	return n
 }
 
 // isProven reports whether a node ever answered under its uuid.

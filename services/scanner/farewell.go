@@ -20,29 +20,44 @@ func (p *peers) farewell(instance string) {
 		}
 		// One that stops withdraws its services before it says goodbye: it is asked
 		// where it last could be.
-		asked := known.asked
-		if !probeable(asked) {
-			// It never could be asked, so nobody can have used it, and if it lives it
-			// is heard again.
-			if !p.dir.isProven(uuid) {
-				p.dropLocked(uuid)
-			}
+		if !p.dir.isProven(uuid) {
+			// It never answered as itself, so nobody can have used it, and if it lives
+			// it is heard again. Nobody is asked for its sake either: its addresses may
+			// be anybody's.
+			p.dropLocked(uuid)
 			continue
 		}
+		asked := p.dir.inUse(known.asked)
+		if !probeable(asked) {
+			continue
+		}
+		select {
+		case p.s.leaving <- struct{}{}:
+		default:
+			continue // found gone like one that said nothing
+		}
 		known.leaving = true
-		p.s.running.Go(func() { p.seeOff(uuid, asked) })
+		p.s.running.Go(func() {
+			defer func() { <-p.s.leaving }()
+			p.seeOff(uuid, asked)
+		})
 	}
 }
 
-// seeOff removes a node that takes no connection any more. It must fail several
-// times: one that is only busy is not gone.
+// farewellsAtOnce bounds the nodes that are seen off at a time.
+const farewellsAtOnce = 8
+
+// seeOff removes a node that takes no connection any more, or where somebody else
+// answers. It must fail several times: one that is only busy is not gone.
 func (p *peers) seeOff(uuid string, n discovery.DirectoryNode) {
 	failures := 0
+	var asked time.Time // the last time
 	for _, wait := range farewellProbes() {
 		if !pause(p.s.ctx, wait) {
 			return
 		}
-		if p.s.connects(p.s.ctx, n) {
+		asked = time.Now()
+		if p.s.takesPart(p.s.ctx, n) {
 			failures = 0
 		} else if failures++; failures == goneAfter {
 			break
@@ -56,7 +71,7 @@ func (p *peers) seeOff(uuid string, n discovery.DirectoryNode) {
 		return
 	}
 	known.leaving = false
-	if gone && p.s.ctx.Err() == nil {
+	if gone && !known.heard.After(asked) && p.s.ctx.Err() == nil { // else it is back already
 		p.s.log.Info("node left", "node", uuid, "name", known.name)
 		p.dropLocked(uuid)
 	}

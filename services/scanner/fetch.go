@@ -34,7 +34,8 @@ const (
 type inventory struct {
 	at          string // the address at which it was asked
 	hostUUID    string
-	clusterUUID *string // nil when it did not say: that is not "none" (DI-89)
+	clusterUUID *string                      // nil when it did not say: that is not "none" (DI-89)
+	services    map[string]discovery.Service // nil when it did not say
 	said        nodeinfo.NodeInfo
 
 	// Filled by described.
@@ -80,6 +81,8 @@ var (
 	errNoAddress = errors.New("no address to ask at")
 	// errOther means that another node answered.
 	errOther = errors.New("another node answered there")
+	// errNoNode means that what answered has no inventory at all.
+	errNoNode = errors.New("what answers there is no node")
 )
 
 // of asks a node. An answer under another uuid is none (NI-40); the error is then
@@ -130,6 +133,8 @@ func fetch(ctx context.Context, pool *upstream.Pool, addr, target string, maxByt
 	switch {
 	case err != nil:
 		return nil, err
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, errNoNode
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("status %d", resp.StatusCode)
 	case int64(len(raw)) > maxBytes:
@@ -150,7 +155,7 @@ const (
 func parseInventory(raw []byte) (inventory, error) {
 	var a nodeinfo.NodeInfo
 	if err := json.Unmarshal(raw, &a); err != nil {
-		return inventory{}, err
+		return inventory{}, fmt.Errorf("%w: %v", errNoNode, err)
 	}
 	i := inventory{
 		hostUUID: label(a.HostUUID), clusterUUID: a.ClusterUUID, valid: a.TelemetryValid, millis: max(a.AgeMillis, 0),
@@ -168,6 +173,14 @@ func parseInventory(raw []byte) (inventory, error) {
 		a.CPU.Name = short(a.CPU.Name)
 	}
 	i.said = a
+	if a.Services != nil {
+		i.services = make(map[string]discovery.Service)
+		for code, port := range a.Services {
+			if isServiceCode(code) && port >= 1 && port <= 65535 && len(i.services) < maxRemoteServices {
+				i.services[code] = discovery.Service{Port: port}
+			}
+		}
+	}
 	return i, nil
 }
 
@@ -192,7 +205,7 @@ func short(name string) string {
 	if len(name) > maxHardwareName {
 		name = name[:maxHardwareName]
 	}
-	return strings.ToValidUTF8(name, "")
+	return plain(strings.ToValidUTF8(name, ""))
 }
 
 // encode is for what always encodes.

@@ -55,7 +55,7 @@ func TestAForgedGoodbyeRemovesNobody(t *testing.T) {
 	inLAN(t, func(l *lan) {
 		l.up("10.0.0.2", other)
 		_, leave, _ := l.node("beta", "10.0.0.2", other)
-		l.after(discovery.NotifyNodeDiscovered, other)
+		l.after(discovery.NotifyNodeUpdated, other)
 		leave() // its node-info answers on
 		l.without(discovery.NotifyNodeRemoved, 5*time.Minute)
 	})

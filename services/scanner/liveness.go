@@ -86,14 +86,26 @@ func (s *service) alive(ctx context.Context, n discovery.DirectoryNode) bool {
 	if !s.connects(ctx, n) {
 		return false
 	}
-	ctx, cancel = context.WithTimeout(ctx, probeTimeout)
+	return !s.replacedBy(ctx, n)
+}
+
+// takesPart reports whether a node takes connections, and it is not known to be
+// somebody else who does.
+func (s *service) takesPart(ctx context.Context, n discovery.DirectoryNode) bool {
+	return s.connects(ctx, n) && !s.replacedBy(ctx, n)
+}
+
+// replacedBy reports whether something else answers where a node was: another node, or
+// a server that is no node at all, as a gateway that takes every connection. No answer
+// proves nothing: the connection stands (DI-64).
+func (s *service) replacedBy(ctx context.Context, n discovery.DirectoryNode) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	_, err := s.infos.of(ctx, n)
 	if errors.Is(err, errOther) {
 		s.log.Warn("another node answers in a node's place", "node", n.HostUUID, "err", err)
-		return false
 	}
-	return true // no answer proves nothing: the connection stands
+	return errors.Is(err, errOther) || errors.Is(err, errNoNode)
 }
 
 // probeable reports whether a node has anything to connect to.

@@ -5,6 +5,7 @@ package scanner
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -57,7 +58,8 @@ type peer struct {
 	listed  bool                    // it is in the directory
 	fixed   bool                    // given by address (DEC-65)
 	member  bool                    // of the cluster, whose last places are known (DEC-31)
-	checked bool                    // another endpoint of it is being looked at
+	checked bool                    // what a record says of it is being looked at
+	lastAt  time.Time               // when that was last begun
 	leaving bool                    // it said goodbye and is being asked whether it is gone
 }
 
@@ -88,9 +90,11 @@ func (p *peers) sighted(s mdns.Sighting) {
 		known = &peer{source: s.Source}
 		p.byUUID[rec.hostUUID] = known
 	}
-	if known.listed && p.movesLocked(known, rec, s.Addrs) && p.dir.isProven(rec.hostUUID) {
-		p.verifyLocked(known, rec, s)
-		return
+	if known.listed && p.dir.isProven(rec.hostUUID) {
+		if moves := p.movesLocked(known, rec, s.Addrs); moves || !maps.Equal(known.rec.services, rec.services) {
+			p.verifyLocked(known, rec, s, moves)
+			return
+		}
 	}
 	p.takeLocked(known, rec, s)
 }
@@ -245,10 +249,11 @@ func (p *peers) account(ctx context.Context) {
 	missing := p.miss()
 	alive := make([]bool, len(missing))
 	atOnce(len(missing), probesAtOnce, func(i int) {
-		if m := missing[i]; m.listed {
-			alive[i] = p.s.alive(ctx, m.node)
-		} else {
+		switch m := missing[i]; {
+		case !m.listed:
 			alive[i] = p.s.is(m.node) // to come back takes more than to stay
+		case m.proven:
+			alive[i] = p.s.alive(ctx, m.node)
 		}
 	})
 	if ctx.Err() != nil {
@@ -274,6 +279,7 @@ type missingPeer struct {
 	uuid   string
 	node   discovery.DirectoryNode
 	listed bool
+	proven bool // or known whether heard or not; the others are not asked: records alone must not hold up a scan
 }
 
 // miss charges the misses of a scan and returns who is to be probed, by uuid.
@@ -292,9 +298,9 @@ func (p *peers) miss() []missingPeer {
 		} else if known.misses >= probeFrom || known.kept() {
 			known.before = nil
 			if n, ok := p.dir.node(uuid); ok {
-				missing = append(missing, missingPeer{uuid, n, true})
+				missing = append(missing, missingPeer{uuid, n, true, known.kept() || p.dir.isProven(uuid)})
 			} else if known.kept() {
-				missing = append(missing, missingPeer{uuid, known.project(p.s.isOwn), false})
+				missing = append(missing, missingPeer{uuid, known.project(p.s.isOwn), false, false})
 			}
 		}
 		known.seen = false

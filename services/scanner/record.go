@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"nvpair/shared/discovery"
 )
@@ -101,7 +102,7 @@ func parseRecord(txt []string) record {
 			r.ips = strings.Split(value, ",")
 		default:
 			port, err := strconv.Atoi(value)
-			if err == nil && port >= 1 && port <= 65535 && len(r.services) < maxRemoteServices {
+			if err == nil && isServiceCode(key) && port >= 1 && port <= 65535 && len(r.services) < maxRemoteServices {
 				r.services[key] = discovery.Service{Port: port}
 			}
 		}
@@ -132,10 +133,25 @@ func reachable(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && a.Zone() == ""
 }
 
-// label bounds a foreign text.
+// label bounds a foreign text. Control characters are left out: they are no part of
+// a name, and each would be six bytes in what is passed on.
 func label(s string) string {
 	if len(s) > maxLabel {
 		return ""
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return plain(s)
+}
+
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// isServiceCode reports whether a key of a record may stand for a service.
+func isServiceCode(key string) bool {
+	return key != "" && len(key) <= maxServiceBytes && !strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"\<>&`, c) })
 }

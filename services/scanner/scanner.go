@@ -131,6 +131,7 @@ type service struct {
 	infos     *infos
 	evidence  *evidence
 	telemetry *telemetry
+	leaving   chan struct{} // capacity farewellsAtOnce: nodes that are being seen off
 	asking    chan struct{} // capacity inventoriesAtOnce: new nodes that are asked for their inventory
 	owed      *owed
 	mdns      *mdns.Conn
@@ -159,6 +160,7 @@ func newService(cfg Config) (*service, error) {
 	s := &service{
 		log: cfg.Log, base: base, addresses: cfg.Addresses, interfaces: cfg.Interfaces, dial: cfg.Dial,
 		link: worker.NewLink(cfg.Config), infos: newInfos(cfg.Dial), evidence: newEvidence(), asking: make(chan struct{}, inventoriesAtOnce),
+		leaving: make(chan struct{}, farewellsAtOnce),
 	}
 	m := mdns.Config{Interfaces: cfg.Interfaces, Network: cfg.Network, Log: cfg.Log}
 	if cfg.Network == nil {

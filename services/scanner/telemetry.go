@@ -20,6 +20,10 @@ const (
 	// graphics card: that says nothing about its load, and most machines at rest
 	// would ask each other for it day and night.
 	blindEvery = 10 * time.Second
+	// slowFactor times what an answer took passes until the next question, so that
+	// slow nodes leave room for others.
+	slowFactor = 8
+	maxSlow    = 30 * time.Second
 )
 
 // telemetryPeriod spreads nodes in time, each by its own fixed offset of up to a
@@ -109,16 +113,18 @@ func (t *telemetry) take(n discovery.DirectoryNode) *poll {
 }
 
 func (t *telemetry) sample(ctx context.Context, n discovery.DirectoryNode, p *poll) {
-	select {
-	case t.slots <- struct{}{}:
-		defer func() { <-t.slots }()
-	case <-ctx.Done():
-		return
+	if n.HostUUID != t.s.self.id() { // which waits for nobody
+		select {
+		case t.slots <- struct{}{}:
+			defer func() { <-t.slots }()
+		case <-ctx.Done():
+			return
+		}
 	}
 	began := time.Now()
 	got, err := t.s.infos.of(ctx, n)
 	good := err == nil && got.hostUUID == n.HostUUID // here an answer must say who it is (DI-94)
-	if here := t.done(n.HostUUID, p, good); !good || !here {
+	if here := t.done(n.HostUUID, p, good, time.Since(began)); !good || !here {
 		return
 	}
 	sample := discovery.Telemetry{HostUUID: n.HostUUID, GPUUse: got.use, Valid: got.valid}
@@ -149,13 +155,13 @@ func (t *telemetry) news(p *poll, valid bool) bool {
 
 // done ends a question. It reports whether the node is still here: the load of one
 // that left meanwhile is no news.
-func (t *telemetry) done(uuid string, p *poll, good bool) (here bool) {
+func (t *telemetry) done(uuid string, p *poll, good bool, took time.Duration) (here bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p.busy = false
 	switch {
 	case good:
-		p.failed, p.due = 0, time.Time{}
+		p.failed, p.due = 0, time.Now().Add(min(slowFactor*took, maxSlow)-telemetryEvery)
 	case uuid != t.s.self.id():
 		p.failed++
 		p.due = time.Now().Add(backoff(p.failed))

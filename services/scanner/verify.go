@@ -5,6 +5,7 @@ package scanner
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"nvpair/internal/mdns"
 	"nvpair/shared/discovery"
@@ -19,33 +20,41 @@ func (p *peers) movesLocked(known *peer, rec record, addrs []netip.Addr) bool {
 	return !stays || known.rec.services[discovery.ServiceNodeInfo] != rec.services[discovery.ServiceNodeInfo]
 }
 
-// verifyLocked asks the node at its old place before it takes the record: anybody
-// can send one, and anybody can answer as that node at the new place. While it
-// answers where it was, the record is ignored.
-func (p *peers) verifyLocked(known *peer, rec record, s mdns.Sighting) {
-	if known.checked {
-		return
+// verifyEvery is how often a node is asked what a record says of it, at most.
+const verifyEvery = time.Second
+
+// verifyLocked asks a node at its old place before it takes a record that changes
+// where the node is or what it serves: anybody can send one, and anybody can answer as
+// that node at a new place. While the node answers where it was, it is not moved, and
+// its own word on its services counts (NI-40).
+func (p *peers) verifyLocked(known *peer, rec record, s mdns.Sighting, moves bool) {
+	if known.checked || time.Since(known.lastAt) < verifyEvery {
+		return // asked when the record comes again
 	}
 	select {
 	case p.s.asking <- struct{}{}:
 	default:
-		return // asked when the record comes again
+		return
 	}
-	known.checked = true
+	known.checked, known.lastAt = true, time.Now()
 	old := known.project(p.s.isOwn)
 	p.s.running.Go(func() {
 		defer func() { <-p.s.asking }()
-		moved := !p.s.is(old)
+		got, err := p.s.infos.of(p.s.ctx, old)
+		answers := err == nil && got.hostUUID == rec.hostUUID
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		known.checked = false
 		switch {
 		case p.byUUID[rec.hostUUID] != known || p.s.ctx.Err() != nil: // gone meanwhile
-		case moved:
-			p.takeLocked(known, rec, s)
-		default:
+			return
+		case answers && moves:
 			p.s.log.Debug("record ignored: the node answers where it was", "node", rec.hostUUID, "source", s.Source)
+			return
+		case answers && got.services != nil:
+			rec.services = got.services
 		}
+		p.takeLocked(known, rec, s)
 	})
 }
 
