@@ -179,7 +179,7 @@ func TestOnlyLoopbackCanBeAnAlias(t *testing.T) {
 func TestANodeThatLeavesIsReported(t *testing.T) { // PX-32
 	r := newRig(t)
 	peer := discovery.DirectoryNode{
-		HostUUID: "p", Name: "peer", IP: "192.0.2.7", IPs: []string{"192.0.2.7", "fd00::7"},
+		HostUUID: "p", Name: "peer", Trusted: true, IP: "192.0.2.7", IPs: []string{"192.0.2.7", "fd00::7"},
 		Services: map[string]discovery.Service{"ol": {Port: 11434}}, Models: []string{"x"},
 		ModelsByEngine: map[string][]string{"ollama": {"m"}, "lmstudio": {"x"}},
 	}
@@ -200,6 +200,13 @@ func TestANodeThatLeavesIsReported(t *testing.T) { // PX-32
 	require.True(t, slices.Equal([]int{1, 0, 1}, []int{
 		len(r.noted("ollama:errors:clear")), len(r.noted("ollama:node/updated")), len(r.noted("ollama:node/removed")),
 	}), "what is the same again is no news")
+
+	stranger := peer
+	stranger.HostUUID, stranger.Trusted = "q", false
+	push(stranger)
+	push()
+	r.await("its end", func() bool { return len(r.noted("ollama:node/removed")) == 2 })
+	require.Len(t, r.noted("ollama:errors:report"), 1, "nobody misses a node that was never used")
 	status, _, _ := r.post("/api/chat", `{"model":"m"}`)
 	require.Equal(t, http.StatusBadGateway, status)
 }

@@ -21,6 +21,7 @@ func (f *facadeServer) setNodes(req *jsonrpc.Request) {
 		return
 	}
 	f.state.mu.Lock()
+	before := f.state.overlay.relay // replaced, not changed
 	added, updated, removed := f.state.overlay.replaceRelay(f.engine, d.Nodes)
 	unpinned := f.unpinLocked()
 	f.rebuildLocked()
@@ -34,7 +35,9 @@ func (f *facadeServer) setNodes(req *jsonrpc.Request) {
 	}
 	for _, n := range removed {
 		f.notify(facade.NotifyNodeRemoved, n)
-		f.reportUnreachable(n)
+		if before[n.ID].Trusted { // no request ever went to another
+			f.reportUnreachable(n)
+		}
 	}
 	f.tellUnpinned(unpinned)
 }

@@ -45,7 +45,7 @@ func TestClientsOfAHubWithEqualIdsGetTheirOwnAnswers(t *testing.T) {
 	t.Parallel()
 	h := harness.NewHost(t, "alpha")
 	p := serve(t, h)
-	const clients, requests = 4, 500
+	const clients, requests = 4, 250 // fewer together than may wait at one worker
 	wires := make([]*harness.Wire, clients)
 	for c := range wires {
 		wires[c], _ = attach(t, h)
