@@ -16,7 +16,7 @@ type membership struct {
 	trust *clustertrust.View
 
 	mu   sync.Mutex // guards told; held over a look at the directory and a notification, which only queues, to keep the order
-	told string     // what the running node-info knows
+	told *string    // what the running node-info knows; nil when that is not known
 }
 
 // spawned tells a new node-info.
@@ -30,7 +30,7 @@ func (m *membership) spawned(l *workerLink) {
 func (m *membership) changed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if self := m.trust.Refresh().Self(); self != m.told {
+	if self := m.trust.Refresh().Self(); m.told == nil || self != *m.told {
 		if l := m.b.byName[workerNodeInfo].current(); l != nil {
 			m.tellLocked(l, self)
 		}
@@ -38,8 +38,10 @@ func (m *membership) changed() {
 }
 
 func (m *membership) tellLocked(l *workerLink, principal string) {
-	m.told = principal
+	m.told = nil
 	if err := l.conn.Notify(nodeinfo.MethodSetClusterIdentity, nodeinfo.ClusterIdentity{ClusterUUID: &principal}); err != nil {
 		m.b.cfg.Log.Debug("cluster identity not told", "worker", workerNodeInfo, "err", err)
+		return
 	}
+	m.told = &principal
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -149,6 +150,9 @@ func (p *peers) keepMembers(list []member) {
 		keep[m.HostUUID] = true
 		known := p.byUUID[m.HostUUID]
 		if known == nil {
+			if !p.roomLocked(netip.Addr{}) {
+				continue // tried again with the next sweep
+			}
 			known = &peer{name: label(m.Name), rec: record{hostUUID: m.HostUUID, clusterUUID: m.ClusterUUID, ips: m.Addresses}}
 			known.rec.services = make(map[string]discovery.Service, len(m.Services))
 			for code, port := range m.Services {

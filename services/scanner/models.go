@@ -26,8 +26,8 @@ const (
 	modelsPath      = "/v1/models"
 	maxModelsBytes  = 1 << 20
 	maxModelEngines = 32
-	maxModels       = 2000     // in each list
-	maxModelNames   = 48 << 10 // bytes of all names in a list
+	maxModels       = 2000     // in all lists of a node together
+	maxModelNames   = 48 << 10 // bytes of all names in them
 )
 
 // modelList is what an engine manager says of its models. A nil map is one that it
@@ -118,33 +118,38 @@ func parseModels(raw []byte) (modelList, error) {
 	if err := json.Unmarshal(raw, &l); err != nil {
 		return modelList{}, err
 	}
-	l.Models, l.By, l.Loaded = boundedNames(l.Models), boundedEngines(l.By), boundedEngines(l.Loaded)
+	var b namesBudget
+	l.By, l.Loaded, l.Models = b.engines(l.By), b.engines(l.Loaded), b.names(l.Models)
 	return l, nil
 }
 
-func boundedEngines(by map[string][]string) map[string][]string {
+// namesBudget is what a node's lists have used of maxModels and maxModelNames.
+type namesBudget struct{ count, bytes int }
+
+func (b *namesBudget) engines(by map[string][]string) map[string][]string {
 	if by == nil {
 		return nil
 	}
 	out := make(map[string][]string, min(len(by), maxModelEngines))
 	for _, engine := range slices.Sorted(maps.Keys(by)) {
-		if len(out) < maxModelEngines && len(engine) <= maxServiceBytes {
-			out[engine] = boundedNames(by[engine])
+		if len(out) < maxModelEngines && isServiceCode(engine) {
+			out[engine] = b.names(by[engine])
 		}
 	}
 	return out
 }
 
-// boundedNames is never nil: an engine that has none has none, which is known.
-func boundedNames(names []string) []string {
+// names is never nil: an engine that has none has none, which is known.
+func (b *namesBudget) names(names []string) []string {
 	out := make([]string, 0, min(len(names), maxModels))
-	size := 0
 	for _, name := range names {
-		if size += len(name); len(out) == maxModels || size > maxModelNames {
+		b.bytes += len(name)
+		if b.count == maxModels || b.bytes > maxModelNames {
 			break
 		}
 		if name = label(name); name != "" {
 			out = append(out, name)
+			b.count++
 		}
 	}
 	return out
