@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"nvpair/shared/brokerapi"
@@ -34,12 +35,13 @@ func (c *cli) errors(args []string) int {
 		watchHelp: "print the list again at every change",
 		show: func(ctx context.Context, n *node, asJSON, watch bool) error {
 			changes := n.on(serviceerror.NotifyUpdate)
+			printed := lists{out: c.std.Out, asJSON: asJSON}
 			for again := true; again; {
 				l, err := n.serviceErrors(ctx)
 				if err != nil {
 					return err
 				}
-				l.print(c.std.Out, asJSON)
+				printed.next(l.reads(asJSON), l.print)
 				if again, err = n.awaitChange(ctx, watch, changes); err != nil {
 					return err
 				}
@@ -98,11 +100,31 @@ func (n *node) serviceErrors(ctx context.Context) (errorList, error) {
 	return l, err
 }
 
-// print prints the worst first, and of equals the newest.
-func (l errorList) print(out io.Writer, asJSON bool) {
+// reads tells lists apart that are worth to be printed: by all of the JSON, and for
+// people by all but ages.
+func (l errorList) reads(asJSON bool) string {
+	var text strings.Builder
+	if asJSON {
+		l.print(&text, true)
+		return text.String()
+	}
+	l.sort()
+	for _, e := range l.list {
+		fmt.Fprintf(&text, "%q\n", []string{e.Severity, e.ID, e.NodeID, e.Message, e.Action})
+	}
+	return text.String()
+}
+
+// sort puts the worst first, and of equals the newest.
+func (l errorList) sort() {
 	slices.SortStableFunc(l.list, func(a, b serviceerror.ServiceError) int {
 		return cmp.Or(cmp.Compare(gravity(a.Severity), gravity(b.Severity)), cmp.Compare(b.TimestampMillis, a.TimestampMillis))
 	})
+}
+
+// print prints the list in that order.
+func (l errorList) print(out io.Writer, asJSON bool) {
+	l.sort()
 	if asJSON {
 		printJSON(out, append([]serviceerror.ServiceError{}, l.list...)) // never null
 		return

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"nvpair/shared/brokerapi"
@@ -43,12 +44,17 @@ func (c *cli) jobs(args []string) int {
 }
 
 func (n *node) watchJobs(ctx context.Context, changes <-chan json.RawMessage, p jobPrinter) error {
+	last := ""
 	for {
 		select {
 		case raw := <-changes:
 			var e workload.Event
-			if json.Unmarshal(raw, &e) == nil {
+			if json.Unmarshal(raw, &e) != nil {
+				continue
+			}
+			if reads := p.reads(e.Info); reads != last {
 				p.one(e.Info)
+				last = reads
 			}
 		case <-n.rpc.DisconnectNotify():
 			return errDisconnected
@@ -133,6 +139,16 @@ func (p jobPrinter) one(raw json.RawMessage) {
 	case json.Unmarshal(raw, &j) == nil:
 		fmt.Fprintln(p.out, line("  ", p.cells(j)...))
 	}
+}
+
+// reads is what one prints and of which job, for others may look like it.
+func (p jobPrinter) reads(raw json.RawMessage) string {
+	var text strings.Builder
+	var j workload.Info
+	_ = json.Unmarshal(raw, &j) // what is no job prints nothing
+	p.out = &text
+	p.one(raw)
+	return fmt.Sprintf("%q %s", j.ID, text.String())
 }
 
 func (p jobPrinter) cells(j workload.Info) []string {

@@ -5,6 +5,8 @@ package host
 import (
 	"context"
 	"flag"
+	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -40,4 +42,26 @@ func (c *cli) list(l listing, args []string) int {
 		return c.fail(err)
 	}
 	return exitOK
+}
+
+// lists prints one list after another, none that reads the same as the one before.
+type lists struct {
+	out    io.Writer
+	asJSON bool
+
+	any  bool   // one was printed
+	last string // how it reads
+}
+
+// next prints a list, unless it reads as the last one does. For people an empty
+// line stands between two.
+func (l *lists) next(reads string, print func(out io.Writer, asJSON bool)) {
+	if l.any && reads == l.last {
+		return
+	}
+	if l.any && !l.asJSON {
+		fmt.Fprintln(l.out)
+	}
+	l.any, l.last = true, reads
+	print(l.out, l.asJSON)
 }

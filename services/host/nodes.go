@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
@@ -37,6 +39,7 @@ func (c *cli) nodes(args []string) int {
 		watchHelp: "print the list again at every change",
 		show: func(ctx context.Context, n *node, asJSON, watch bool) error {
 			changes := n.on(discovery.NotifyNodesChanged)
+			printed := lists{out: c.std.Out, asJSON: asJSON}
 			if watch {
 				if err := n.watchNodes(ctx); err != nil {
 					return err
@@ -47,7 +50,7 @@ func (c *cli) nodes(args []string) int {
 				if err != nil {
 					return err
 				}
-				list.print(c.std.Out, asJSON)
+				printed.next(list.reads(asJSON), list.print)
 				if again, err = n.awaitChange(ctx, watch, changes); err != nil {
 					return err
 				}
@@ -119,6 +122,20 @@ func (n *node) manualNodes(ctx context.Context) ([]manualnodes.Status, error) {
 	var manual manualnodes.Nodes
 	err := n.callInto(ctx, manualnodes.MethodList, &manual)
 	return manual.Nodes, err
+}
+
+// reads tells lists apart that are worth to be printed: by all of the JSON, and of
+// the table by all but ages.
+func (l nodeList) reads(asJSON bool) string {
+	var text strings.Builder
+	if asJSON {
+		l.print(&text, true)
+		return text.String()
+	}
+	for _, r := range l.rows() {
+		fmt.Fprintln(&text, line("\t", r.name, r.address, r.hardware, r.models, r.note))
+	}
+	return text.String()
 }
 
 // print prints the list. JSON has all that is known, the table what fits a line.
