@@ -53,7 +53,7 @@ func (c *cli) nodeAdd(args []string) int {
 			return err
 		}
 		begin := time.Now()
-		raw, err := n.call(ctx, manualnodes.MethodAdd, a)
+		raw, err := n.callManual(ctx, manualnodes.MethodAdd, a)
 		var st manualnodes.Status
 		if err == nil {
 			err = json.Unmarshal(raw, &st)
@@ -83,7 +83,7 @@ func (n *node) refuseOwn(ctx context.Context, st manualnodes.Status, had bool) e
 	if had {
 		return fmt.Errorf("%s; take it off the list with: %s node remove %s", text, name, st.ID)
 	}
-	if _, err := n.call(ctx, manualnodes.MethodRemove, manualnodes.Remove{ID: st.ID}); err != nil {
+	if _, err := n.callManual(ctx, manualnodes.MethodRemove, manualnodes.Remove{ID: st.ID}); err != nil {
 		return fmt.Errorf("%s; take it off the list: %w", text, err)
 	}
 	return errors.New(text + "; nothing was added")
@@ -113,12 +113,18 @@ func (n *node) awaitProbe(ctx context.Context, st manualnodes.Status, begin time
 	}
 }
 
-// added says what became of a node.
-func added(st manualnodes.Status) string {
+// called is the name of an entry and its address.
+func called(st manualnodes.Status) string {
 	who := cmp.Or(st.Name, st.ID)
 	if who != st.Address {
 		who += " (" + st.Address + ")"
 	}
+	return who
+}
+
+// added says what became of a node.
+func added(st manualnodes.Status) string {
+	who := called(st)
 	var engines []string
 	for _, e := range []struct {
 		name   string
@@ -156,54 +162,74 @@ func (c *cli) nodeRemove(args []string) int {
 		if err != nil {
 			return err
 		}
-		id, err := pick(nodes.rows(), rest[0])
+		if nodes.ManualError != "" {
+			return errors.New(nodes.ManualError)
+		}
+		entry, err := pick(nodes.rows(), rest[0])
 		if err != nil {
 			return err
 		}
-		if _, err := n.call(ctx, manualnodes.MethodRemove, manualnodes.Remove{ID: id}); err != nil {
+		if _, err := n.callManual(ctx, manualnodes.MethodRemove, manualnodes.Remove{ID: entry.ID}); err != nil {
 			return err
 		}
-		c.say("removed %s", id)
+		c.say("removed %s", called(entry))
 		return nil
 	})
 }
 
-// pick returns the id of the one entry that is meant: by its id, else by the name
-// or address it was added with, else by what the list shows of its node.
-func pick(rows []nodeRow, wanted string) (id string, err error) {
-	var called, shown []manualnodes.Status
+// pick returns the one entry that is meant: by its id, else by the name or address
+// it was added with, else by what the list shows of its node. An id that is also a
+// name or an address of another entry means none.
+func pick(rows []nodeRow, wanted string) (manualnodes.Status, error) {
+	var byID, added, shown, named []manualnodes.Status // named: shown by a name
 	known := false
 	bare := strings.Trim(wanted, "[]") // of an IPv6 address
 	for _, r := range rows {
-		isShown := r.id == wanted || r.name == wanted || cell(r.name) == wanted || bare != noAddress && strings.EqualFold(r.address, bare)
+		isNamed := r.name == wanted || cell(r.name) == wanted
+		isShown := isNamed || r.id == wanted || bare != noAddress && strings.EqualFold(r.address, bare)
 		known = known || isShown
 		for _, m := range r.entries {
-			if m.ID == wanted {
-				return m.ID, nil
-			}
-			if m.Name == wanted || strings.EqualFold(m.Address, bare) {
-				called = append(called, m)
-			} else if isShown {
+			switch {
+			case m.ID == wanted:
+				byID = append(byID, m)
+			case m.Name == wanted || strings.EqualFold(m.Address, bare):
+				added = append(added, m)
+			case isShown:
 				shown = append(shown, m)
+				if isNamed {
+					named = append(named, m)
+				}
 			}
 		}
 	}
-	if len(called) > 0 {
-		shown = called
+	if len(byID) > 0 {
+		if others := slices.Concat(added, named); len(others) > 0 {
+			return manualnodes.Status{}, fmt.Errorf("%q is the id of one entry and a name of another: name one of %s by its address",
+				wanted, listed(append(byID, others...)))
+		}
+		return byID[0], nil
+	}
+	if len(added) > 0 {
+		shown = added
 	}
 	switch {
 	case len(shown) == 1:
-		return shown[0].ID, nil
+		return shown[0], nil
 	case len(shown) > 1:
-		var ids []string
-		for _, m := range shown {
-			ids = append(ids, fmt.Sprintf("%s (%s)", cell(m.ID), cell(m.Address)))
-		}
-		return "", fmt.Errorf("%d entries are meant by %q: name one of %s", len(shown), wanted, strings.Join(ids, ", "))
+		return manualnodes.Status{}, fmt.Errorf("%d entries are meant by %q: name one of %s", len(shown), wanted, listed(shown))
 	case known:
-		return "", fmt.Errorf("%q was not added by address: such a node leaves the list when it is gone", wanted)
+		return manualnodes.Status{}, fmt.Errorf("%q was not added by address: such a node leaves the list when it is gone", wanted)
 	}
-	return "", fmt.Errorf("no node %q was added by address; %s nodes lists them", wanted, name)
+	return manualnodes.Status{}, fmt.Errorf("no node %q was added by address; %s nodes lists them", wanted, name)
+}
+
+// listed names entries by what tells them apart.
+func listed(entries []manualnodes.Status) string {
+	var ids []string
+	for _, m := range entries {
+		ids = append(ids, fmt.Sprintf("%s (%s)", cell(m.ID), cell(m.Address)))
+	}
+	return strings.Join(ids, ", ")
 }
 
 // withNode lets do talk to a node that is ready. An answer's error is told in its

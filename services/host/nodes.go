@@ -18,14 +18,22 @@ import (
 	"nvpair/shared/manualnodes"
 )
 
-// nodesTimeout bounds the questions of nvpair nodes and nvpair node.
-const nodesTimeout = 10 * time.Second
+const (
+	// nodesTimeout bounds the questions of nvpair nodes and nvpair node.
+	nodesTimeout = 10 * time.Second
+	// manualTimeout bounds that for the nodes that were added by address, which
+	// must not hold up a list of the others.
+	manualTimeout = 3 * time.Second
+)
 
 // nodeList is what nvpair nodes --json prints.
 type nodeList struct {
 	Nodes  []discovery.AvailableNode `json:"nodes"`
 	Manual []manualnodes.Status      `json:"manual"` // what was added by address; never null
 	Notes  map[string]string         `json:"notes"`  // for people: why it is not used, by host uuid, or else by id in Manual
+	// ManualError is for people: why it is not known now what was added by address;
+	// "" if Manual is all of it.
+	ManualError string `json:"manualError,omitempty"`
 
 	self string // this node's host uuid
 }
@@ -90,7 +98,7 @@ func (n *node) awaitChange(ctx context.Context, watch bool, changes <-chan json.
 	return true, nil
 }
 
-// nodeList asks for all nodes. A node that keeps none by address has none.
+// nodeList asks for all nodes. What was added by address may be unknown.
 func (n *node) nodeList(ctx context.Context) (nodeList, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
 	defer cancel()
@@ -110,17 +118,49 @@ func (n *node) nodeList(ctx context.Context) (nodeList, error) {
 	list.Nodes, list.self = nodes.Nodes, status.NodeID
 	manual, err := n.manualNodes(ctx)
 	var answer *jsonrpc2.Error
-	if errors.As(err, &answer) {
-		return list, nil
+	switch {
+	case errors.Is(err, errManualDown), errors.Is(err, errManualSilent):
+		list.ManualError = err.Error()
+	case errors.As(err, &answer):
+		list.ManualError = answer.Message
+	case err != nil:
+		return list, err
 	}
 	list.Manual = append(list.Manual, manual...)
-	return list, err
+	return list, nil
+}
+
+// Why it is not known what was added by address, with what to do.
+var (
+	errManualDown   = errors.New("nvpair-manual-nodes is not running just now, try again in a few seconds (nvpair status)")
+	errManualSilent = errors.New("nvpair-manual-nodes does not answer just now, try again in a few seconds (nvpair status)")
+)
+
+// callManual calls nvpair-manual-nodes and says so in plain words if it is not there.
+func (n *node) callManual(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	raw, err := n.call(ctx, method, params)
+	var answer *jsonrpc2.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, errManualSilent
+	case !errors.As(err, &answer):
+	case answer.Message == "manual-nodes not available":
+		return nil, errManualDown
+	case strings.HasPrefix(answer.Message, "manual-nodes call failed: "):
+		return nil, errManualSilent
+	}
+	return raw, err
 }
 
 // manualNodes asks for the nodes that were added by address.
 func (n *node) manualNodes(ctx context.Context) ([]manualnodes.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, manualTimeout)
+	defer cancel()
 	var manual manualnodes.Nodes
-	err := n.callInto(ctx, manualnodes.MethodList, &manual)
+	raw, err := n.callManual(ctx, manualnodes.MethodList, nil)
+	if err == nil {
+		err = json.Unmarshal(raw, &manual)
+	}
 	return manual.Nodes, err
 }
 
@@ -135,6 +175,7 @@ func (l nodeList) reads(asJSON bool) string {
 	for _, r := range l.rows() {
 		fmt.Fprintln(&text, line("\t", r.name, r.address, r.hardware, r.models, r.note))
 	}
+	text.WriteString(l.ManualError)
 	return text.String()
 }
 
@@ -157,4 +198,7 @@ func (l nodeList) print(out io.Writer, asJSON bool) {
 		t.row(r.name, r.address, r.seen, r.hardware, r.models, r.note)
 	}
 	t.flush()
+	if l.ManualError != "" {
+		fmt.Fprintln(out, sentence("the nodes added by address are not known now: "+l.ManualError))
+	}
 }

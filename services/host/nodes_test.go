@@ -60,6 +60,7 @@ func TestAnEntryIsPickedByWhateverTheListShowsOfIt(t *testing.T) {
 			{HostUUID: "v", Name: "heard", IPAddress: "10.0.0.7"},
 			{HostUUID: "w", Name: evil, IPAddress: "10.0.0.8"},
 			{HostUUID: "x", Name: "both"},
+			{HostUUID: "y", Name: "double"},
 		},
 		Manual: []manualnodes.Status{
 			{ID: "manual:10.0.0.5", Name: "desk", Address: "10.0.0.5", HostUUID: "u"},
@@ -70,21 +71,25 @@ func TestAnEntryIsPickedByWhateverTheListShowsOfIt(t *testing.T) {
 			{ID: "manual:10.0.0.10", Address: "10.0.0.10", HostUUID: "x"},
 			{ID: "manual:10.0.0.11", Address: "10.0.0.11", HostUUID: "x"},
 			{ID: "manual:localhost", Address: "localhost", HostUUID: "me"},
+			{ID: "double", Address: "10.0.0.12"},
+			{ID: "manual:10.0.0.13", Address: "10.0.0.13", HostUUID: "y"},
 		},
 	}.rows()
 	for wanted, id := range map[string]string{
-		"desk": "desk", "10.0.0.5": "manual:10.0.0.5", "tower.LOCAL": "desk", "manual:a": "manual:a", "A": "manual:a",
+		"10.0.0.5": "manual:10.0.0.5", "tower.LOCAL": "desk", "manual:a": "manual:a", "A": "manual:a",
 		"u": "manual:10.0.0.5", "studio": "manual:10.0.0.5", "10.0.0.99": "manual:10.0.0.5",
 		"[fd00::1]": "manual:fd00::1", evil: "manual:fd00::1", cell(evil): "manual:fd00::1",
 		"10.0.0.10": "manual:10.0.0.10", "10.0.0.11": "manual:10.0.0.11", "localhost": "manual:localhost",
 	} {
 		got, err := pick(rows, wanted)
 		require.NoError(t, err, wanted)
-		require.Equal(t, id, got, wanted)
+		require.Equal(t, id, got.ID, wanted)
 	}
 	for wanted, text := range map[string]string{
 		"twin":   `2 entries are meant by "twin": name one of manual:a (a), manual:b (b)`,
 		"both":   `2 entries are meant by "both": name one of manual:10.0.0.10 (10.0.0.10), manual:10.0.0.11 (10.0.0.11)`,
+		"desk":   `"desk" is the id of one entry and a name of another: name one of desk (Tower.local), manual:10.0.0.5 (10.0.0.5) by its address`,
+		"double": `"double" is the id of one entry and a name of another: name one of double (10.0.0.12), manual:10.0.0.13 (10.0.0.13) by its address`,
 		"-":      `no node "-" was added by address; nvpair nodes lists them`,
 		"nobody": `no node "nobody" was added by address; nvpair nodes lists them`,
 		"heard":  `"heard" was not added by address: such a node leaves the list when it is gone`,

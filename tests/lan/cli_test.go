@@ -73,8 +73,8 @@ shelf  192.168.7.3  0s  -  ollama 1
 	require.Equal(t, map[string][]string{"ollama": {"small:latest"}}, all.Nodes[2].ModelsByEngine)
 	require.Len(t, all.Manual, 2)
 
-	require.Equal(t, "removed shelf\n", n.listed("node", "remove", "shelf"))
-	require.Equal(t, "removed manual:192.168.7.2\n", n.listed("node", "remove", "192.168.7.2"))
+	require.Equal(t, "removed shelf (192.168.7.3)\n", n.listed("node", "remove", "shelf"))
+	require.Equal(t, "removed manual:192.168.7.2 (192.168.7.2)\n", n.listed("node", "remove", "192.168.7.2"))
 	n.sees(appearWithin, "desk", "laptop") // desk is still heard
 	code, _, diagnostics := n.run("node", "remove", "shelf")
 	require.Equal(t, 1, code)

@@ -77,6 +77,6 @@ func TestEnginesBehindARouterServeRequests(t *testing.T) {
 	a.awaitAnswer("fourth")
 
 	code, out, diagnostics := a.run("node", "remove", "fd00:2::2")
-	require.Equal(t, []any{0, "removed six\n", ""}, []any{code, out, diagnostics})
+	require.Equal(t, []any{0, "removed six (fd00:2::2)\n", ""}, []any{code, out, diagnostics})
 	a.sees(appearWithin, "alpha", "four", "manual:desk")
 }

@@ -137,7 +137,7 @@ func TestAMachineGivenByAddressServesRequestsOfThisNode(t *testing.T) {
 	awaitServed(t, client, 11434)
 
 	code, out, _ = nvpair(t, alpha, "", "node", "remove", betaIP)
-	require.Equal(t, []any{0, "removed beta\n"}, []any{code, out})
+	require.Equal(t, []any{0, "removed beta (" + betaIP + ")\n"}, []any{code, out})
 	awaitUnserved(t, client)
 	_, out, _ = nvpair(t, alpha, "", "nodes")
 	require.NotContains(t, out, "beta")
@@ -212,7 +212,7 @@ func TestAddressesThatCannotServeAreExplained(t *testing.T) {
 			regexp.MustCompile(`(?m)^beta +`+betaIP+` +\S+ +\S.* it runs nvpair itself.*; added as manual:`+betaIP+`$`).MatchString(out)
 	})
 	code, out, diagnostics := nvpair(t, alpha, "", "node", "remove", "beta")
-	require.Equal(t, []any{0, "removed manual:" + betaIP + "\n", ""}, []any{code, out, diagnostics}, "by the name that is shown")
+	require.Equal(t, []any{0, "removed manual:" + betaIP + " (" + betaIP + ")\n", ""}, []any{code, out, diagnostics}, "by the name that is shown")
 	harness.Eventually(t, probedWithin, "it is only heard then", func() bool {
 		_, out, _ = nvpair(t, alpha, "", "nodes")
 		return regexp.MustCompile(`(?m)^beta .* no engine$`).MatchString(out)
