@@ -136,6 +136,14 @@ func TestAListThatCannotBeReadIsLeftAlone(t *testing.T) {
 	}
 }
 
+// TestAnOldListIsKeptWhole: what would no longer be added is on it, and no reason
+// to leave the file alone.
+func TestAnOldListIsKeptWhole(t *testing.T) {
+	usable, err := decodeList([]byte(`[{"id":"a","address":"fe80::1"},{"id":"b","address":"224.0.0.1"},{"id":"c","address":"300.1.1.1"}]`))
+	require.NoError(t, err)
+	require.Len(t, usable, 3)
+}
+
 func TestWhatCannotBeSavedIsNotAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := newDir(t)

@@ -54,6 +54,10 @@ func (s *service) add(req *jsonrpc.Request) {
 		req.Fail(err)
 		return
 	}
+	if err := checkMachine(a.Address); err != nil {
+		req.Fail(err)
+		return
+	}
 	entry := s.list.find(a)
 	if entry.ID == "" {
 		entry = saved{ID: cmp.Or(a.Name, wire.IDPrefix+a.Address)}
@@ -89,12 +93,17 @@ func decodeObject(params json.RawMessage, into any) error {
 	return nil
 }
 
-// cleanAddress takes off what people copy along: blanks, and the brackets of an
-// IPv6 literal.
+// cleanAddress takes off what people copy along: blanks, the brackets of an IPv6
+// literal, and the full stop behind a literal.
 func cleanAddress(a string) string {
 	a = strings.TrimSpace(a)
 	if inner, ok := strings.CutPrefix(a, "["); ok && strings.HasSuffix(inner, "]") {
 		a = strings.TrimSuffix(inner, "]")
+	}
+	if literal, ok := strings.CutSuffix(a, "."); ok {
+		if _, err := netip.ParseAddr(literal); err == nil {
+			return literal
+		}
 	}
 	return a
 }
@@ -133,6 +142,33 @@ func checkAddress(a string) error {
 		return jsonrpc.InvalidParams("%q is not a host name or an IP address", a)
 	}
 	return nil
+}
+
+// checkMachine refuses addresses of the right form that no single machine can be
+// asked at from here. Lists that were written before are not judged by it.
+func checkMachine(a string) error {
+	ip, err := netip.ParseAddr(a)
+	plain := ip.Unmap()
+	switch {
+	case err != nil && numeric(a):
+		return jsonrpc.InvalidParams("%q is not an IP address: it takes four numbers up to 255 with dots between them, such as 192.168.1.20, or type the host name", a)
+	case err != nil:
+	case plain.IsMulticast():
+		return jsonrpc.InvalidParams("%q is a multicast address, which stands for many machines: type the machine's own address, such as 192.168.1.20, or its host name", a)
+	case plain == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return jsonrpc.InvalidParams("%q is the broadcast address, which stands for all machines: type the machine's own address, such as 192.168.1.20, or its host name", a)
+	case plain.Is6() && plain.IsLinkLocalUnicast() && plain.Zone() == "":
+		return jsonrpc.InvalidParams("%q is a link-local address, which does not say in which network it is: type another address of the machine, such as 192.168.1.20, or its host name", a)
+	}
+	return nil
+}
+
+// numeric reports whether the last label of a name is a number, which no name ends
+// in (RFC 1123): it is a mistyped IPv4 literal.
+func numeric(name string) bool {
+	name = strings.TrimSuffix(name, ".")
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return last != "" && strings.Trim(last, "0123456789") == ""
 }
 
 // portLike is a port to show as an example: what was typed, if it is one.
