@@ -64,7 +64,7 @@ func (c *cli) nodeAdd(args []string) int {
 		if err != nil {
 			return err
 		}
-		if st.Local && st.Error != "" && (a.Ports == nil || st.NodeInfoUp) {
+		if st.Local && !st.OllamaUp && !st.LMStudioUp && st.Error != "" && (a.Ports == nil || st.NodeInfoUp) {
 			had := slices.ContainsFunc(before, func(m manualnodes.Status) bool { return m.ID == st.ID })
 			return n.refuseOwn(ctx, st, had)
 		}
@@ -141,6 +141,9 @@ func added(st manualnodes.Status) string {
 	}
 	switch {
 	case len(engines) > 0:
+		if st.Error != "" {
+			engines = append(engines, st.Error)
+		}
 		return "added " + who + ": " + strings.Join(engines, "; ")
 	case st.Error == "":
 		return "added " + who + "; it has not answered yet"

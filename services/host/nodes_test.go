@@ -44,6 +44,8 @@ func TestWhatBecameOfAnAddedNode(t *testing.T) {
 		{manualnodes.Status{ID: "manual:h", Address: "h"}, "added manual:h (h); it has not answered yet"},
 		{manualnodes.Status{ID: "h", Address: "h", OllamaUp: true, OllamaPort: 1, OllamaModels: []string{"m"}, LMStudioUp: true, LMStudioPort: 2},
 			"added h: Ollama at port 1, models: 1; LM Studio at port 2, models: 0"},
+		{manualnodes.Status{ID: "h", Address: "h", OllamaUp: true, OllamaPort: 1, Error: "LM Studio at port 1300: it answers with status 401"},
+			"added h: Ollama at port 1, models: 0; LM Studio at port 1300: it answers with status 401"},
 		{manualnodes.Status{ID: "x", Name: "desk", Address: "h", Error: "no answer in time"},
 			"added desk (h), but it serves nothing now: no answer in time; it is tried again every 10 s"},
 	} {

@@ -138,7 +138,7 @@ func TestAddressesOfAllKindsAreAskedAtTheirPorts(t *testing.T) {
 		{"desk", `,"ports":{"ollama":11500}`, "desk:11500/"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n := newNetwork(t, map[string]string{tt.asked: ""})
+			n := newNetwork(t, map[string]string{tt.asked: greeting})
 			c := start(t, newDir(t), n)
 			_, found := c.add(`{"address":"` + tt.typed + `"` + tt.params + `}`)
 			require.True(t, found.OllamaUp, "%s: %v", tt.typed, n.requests())

@@ -83,7 +83,7 @@ type findings struct {
 	addresses        []string  // at which it did, of a peer; see wire.Status
 	ollama, lmstudio engineAnswer
 	peer, local      bool
-	err              string // why the node is not used; "" if it is
+	err              string // why the node, or one of its engines, is not used; "" if it is
 }
 
 type engineAnswer struct {
@@ -146,11 +146,25 @@ func (f *findings) settle(target wire.Status) {
 	case f.local && target.Ports == nil:
 		f.ollama, f.lmstudio, f.err = engineAnswer{}, engineAnswer{}, errSelf
 	case f.ollama.up || f.lmstudio.up:
+		f.err = missing(target, f.ollama.err, f.lmstudio.err)
 	case f.info != nil:
 		f.err = "no engine answers there"
 	default:
 		f.err = silence(target, f.ollama.err, f.lmstudio.err)
 	}
+}
+
+// missing is why an engine does not answer whose port was given, beside one that
+// does; "" if there is none.
+func missing(target wire.Status, ollama, lmstudio error) string {
+	switch {
+	case target.Ports == nil:
+	case target.Ports.Ollama != 0 && ollama != nil:
+		return fmt.Sprintf("Ollama at port %d: %v", target.OllamaPort, ollama)
+	case target.Ports.LMStudio != 0 && lmstudio != nil:
+		return fmt.Sprintf("LM Studio at port %d: %v", target.LMStudioPort, lmstudio)
+	}
+	return ""
 }
 
 // silence is why no engine answers, in one line.
@@ -190,8 +204,12 @@ func (f *findings) into(st *wire.Status) {
 	st.TelemetryValid, st.AgeMillis = f.info.TelemetryValid, f.info.AgeMillis
 }
 
+// greeting is what an Ollama answers to GET /.
+const greeting = "Ollama is running"
+
 func (p *prober) ollama(ctx context.Context, address string, port int) engineAnswer {
-	if _, err := p.get(ctx, "http", address, port, "/"); err != nil {
+	root, err := p.get(ctx, "http", address, port, "/")
+	if err != nil {
 		return engineAnswer{err: err}
 	}
 	var list struct {
@@ -199,11 +217,15 @@ func (p *prober) ollama(ctx context.Context, address string, port int) engineAns
 			Name string `json:"name"`
 		} `json:"models"`
 	}
+	if body, err := p.get(ctx, "http", address, port, "/api/tags"); err == nil {
+		_ = json.Unmarshal(body, &list) // what is no list tells no models
+	}
+	if list.Models == nil && strings.TrimSpace(string(root)) != greeting {
+		return engineAnswer{err: errOtherServer}
+	}
 	a := engineAnswer{up: true} // without models, if it does not tell them
-	if body, err := p.get(ctx, "http", address, port, "/api/tags"); err == nil && json.Unmarshal(body, &list) == nil {
-		for _, m := range list.Models {
-			a.models = append(a.models, m.Name)
-		}
+	for _, m := range list.Models {
+		a.models = append(a.models, m.Name)
 	}
 	a.models = bounded(a.models)
 	return a
@@ -241,8 +263,9 @@ func bounded(models []string) []string {
 }
 
 var (
-	errLongBody = errors.New("its answer is too long")
-	errLookup   = errors.New("the name cannot be looked up")
+	errLongBody    = errors.New("its answer is too long")
+	errOtherServer = errors.New("what answers is no Ollama")
+	errLookup      = errors.New("the name cannot be looked up")
 )
 
 // get returns the body of an answer with status 200. Its errors are short and the

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,7 +56,7 @@ func TestAnEngineOfThisMachineCountsOnlyAtAPortOfItsOwn(t *testing.T) {
 	closed := machine(t, "127.0.0.7", http.NotFound)
 	st := probeOf(t, Config{}, saved{ID: "a", Address: "127.0.0.7", Ports: &wire.Ports{Ollama: port, LMStudio: closed, NodeInfo: closed}})
 	require.True(t, st.Local && st.OllamaUp)
-	require.Empty(t, st.Error)
+	require.NotEqual(t, errSelf, st.Error)
 	require.Equal(t, []string{"m"}, st.OllamaModels)
 
 	f := findings{local: true, ollama: engineAnswer{up: true}}
@@ -63,11 +65,67 @@ func TestAnEngineOfThisMachineCountsOnlyAtAPortOfItsOwn(t *testing.T) {
 	require.Equal(t, errSelf, f.err)
 }
 
+func TestOnlyAnOllamaCountsAsOne(t *testing.T) {
+	for _, tt := range []struct {
+		root, tags string
+		up         bool
+	}{
+		{greeting, "", true},
+		{greeting + "\n", `{"models":null}`, true},
+		{"", `{"models":[]}`, true},
+		{"<html>", `{"models":[{"name":"m"}]}`, true},
+		{"", "", false},
+		{"<html>", "<html>", false},
+		{"<html>" + greeting, `{"models":null}`, false},
+		{"<html>", `{"models":"m"}`, false},
+		{"<html>", `[]`, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, map[string]string{"h:11434/": tt.root, "h:1234/v1/models": `{"data":[]}`})
+			if tt.tags != "" {
+				n.set("h:11434/api/tags", tt.tags)
+			}
+			c := start(t, newDir(t), n)
+			_, st := c.add(`{"address":"h"}`)
+			require.Equal(t, tt.up, st.OllamaUp, "%+v", tt)
+			require.True(t, st.LMStudioUp)
+			require.Empty(t, st.Error, "nobody said that there is an Ollama")
+			c.stop()
+		})
+	}
+}
+
+func TestAnEngineWhosePortWasGivenIsMissed(t *testing.T) {
+	for _, tt := range []struct{ ports, drop, want string }{
+		{`{"lmstudio":1234}`, "h:1234/v1/models", "LM Studio at port 1234: connection refused"},
+		{`{"ollama":11434}`, "h:11434/", "Ollama at port 11434: it answers with status 404"},
+		{`{"ollama":11434}`, "h:1234/v1/models", ""},
+		{`{"lmstudio":1234}`, "h:11434/", ""},
+		{`{"node_info":5}`, "h:11434/", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, both("h"))
+			c := start(t, newDir(t), n)
+			_, st := c.add(`{"address":"h","ports":` + tt.ports + `}`)
+			require.Empty(t, st.Error)
+			n.drop(tt.drop)
+			st = c.event("node/updated")
+			require.True(t, st.OllamaUp != st.LMStudioUp)
+			require.Equal(t, tt.want, st.Error, "%+v", tt)
+			<-time.After(time.Minute)
+			c.Quiet() // the node answers, so nothing is reported
+			c.stop()
+		})
+	}
+}
+
 func TestAnswersAreBounded(t *testing.T) {
 	long := `{"models":[{"name":"` + strings.Repeat("x", maxBodyBytes) + `"}]}`
 	many := `{"data":[` + strings.Repeat(`{"id":"0123456789"},`, 5000) + `{"id":"x"}]}`
 	port := machine(t, "127.0.0.8", func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case "/":
+			_, _ = w.Write([]byte(greeting))
 		case "/api/tags":
 			_, _ = w.Write([]byte(long))
 		case "/v1/models":

@@ -100,7 +100,7 @@ type Status struct {
 	Addresses []string `json:"addresses,omitempty"`
 
 	Local bool   `json:"local,omitempty"` // the address is this machine's own
-	Error string `json:"error,omitempty"` // for people: why the node is not used
+	Error string `json:"error,omitempty"` // for people: why the node, or an engine whose port was given, is not used
 
 	// Only in the result of nodes/list; absent while there was none.
 	ProbeAgeMillis  *int64 `json:"msSinceProbe,omitempty"`  // age of the last probe
