@@ -68,13 +68,9 @@ func (l nodeList) row(n discovery.AvailableNode, entries []manualnodes.Status) n
 	if probed := added.AnswerAgeMillis; last == nil || probed != nil && *probed < *last {
 		last = probed
 	}
-	switch {
-	case self:
-		r.seen = "-"
-	case last != nil || added.ID != "":
+	r.seen = "-" // how long ago a machine that tells no load was heard is not known here
+	if !self && (last != nil || added.ID != "") {
 		r.seen = seen(last)
-	default:
-		r.seen = "<2m" // who is silent for longer is no longer listed
 	}
 	var notes []string
 	switch {

@@ -41,7 +41,7 @@ func TestTheCommandLineListsAddsAndRemovesNodes(t *testing.T) {
 	startEngine(t, shelf, "small")
 	n.sees(appearWithin, "desk", "laptop")
 	n.lists(`NAME  ADDRESS  SEEN  HARDWARE  MODELS  NOTE
-desk  192.168.7.2  <2m  some  -  no engine
+desk  192.168.7.2  -  some  -  no engine
 laptop  192.168.7.1  -  some  -  this node
 `)
 
