@@ -23,8 +23,12 @@ func (c *cli) usage(out io.Writer) {
 }
 
 // help answers nvpair help, with or without the words of a command.
-func (c *cli) help(words []string) int {
-	if len(words) == 0 || strings.HasPrefix(words[0], "-") {
+func (c *cli) help(args []string) int {
+	words, code, ok := c.parse("help", args, 2, func(*flag.FlagSet) {})
+	if !ok {
+		return code
+	}
+	if len(words) == 0 {
 		c.usage(c.std.Out)
 		return exitOK
 	}

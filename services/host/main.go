@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -40,6 +41,7 @@ func commands() []command {
 		{"errors clear", "ID", "take an error of this node off the list", (*cli).errorsClear},
 		{"call", "METHOD [JSON|-] [--timeout T]", "call a JSON-RPC method of the node and print its result", (*cli).call},
 		{"stop", "", "stop the node and wait until it is gone", (*cli).stop},
+		{"help", "[COMMAND]", "print what a command takes", (*cli).help},
 	}
 }
 
@@ -83,6 +85,10 @@ func find(args []string) (found command, ok bool) {
 	return found, ok
 }
 
+// singleDash finds the option in what package flag says of one, which names it with
+// one dash.
+var singleDash = regexp.MustCompile(`^(flag provided but not defined: |flag needs an argument: |invalid (?:boolean )?value ".*" for (?:flag )?)-`)
+
 // parse parses a command's flags. Up to maxArgs arguments may follow them; flags
 // may also stand behind the arguments. If the command is not to go on, ok is false
 // and code its exit status.
@@ -96,7 +102,7 @@ func (c *cli) parse(cmd string, args []string, maxArgs int, define func(*flag.Fl
 				c.commandHelp(cmd, fs)
 				return nil, exitOK, false
 			}
-			return nil, c.misuse(cmd, "%v", err), false
+			return nil, c.misuse(cmd, "%s", singleDash.ReplaceAllString(err.Error(), "$1--")), false
 		}
 		if args = fs.Args(); len(args) == 0 {
 			break
