@@ -5,9 +5,13 @@
 // and is given back (SEC-21).
 //
 // A connection that sends nothing, or that its server does not take, is closed
-// after five seconds and delays nobody. Errors of Accept that pass are waited
-// out; a lasting one closes both sides, as Close does, after which no connection
-// is handed over.
+// after five seconds and delays nobody. Only so many are kept; beyond that a new
+// one never waits, but the one gives way that has been silent, or not taken,
+// longest: of its own address or IPv6 subnet when that has many, else of all.
+// Those over loopback have places of their own, and do not give way to others.
+//
+// Errors of Accept that pass are waited out; a lasting one closes both sides, as
+// Close does, after which no connection is handed over.
 package splitlisten
 
 import (
@@ -28,10 +32,6 @@ const (
 
 	firstBackoff = 5 * time.Millisecond
 	maxBackoff   = time.Second
-
-	// maxUndecided bounds the connections that have sent nothing yet. Beyond
-	// it new ones wait in the kernel's backlog.
-	maxUndecided = 4096
 )
 
 // Listener is a listener in two. Serve must run for either side to accept.
@@ -39,7 +39,8 @@ type Listener struct {
 	base  net.Listener
 	tls   *side
 	plain *side
-	slots chan struct{} // capacity maxUndecided: one for each undecided connection
+
+	local, strangers *crowd // the connections that are not handed over
 
 	closed context.Context
 	close  context.CancelFunc
@@ -49,7 +50,11 @@ type Listener struct {
 
 // New splits ln, which it owns.
 func New(ln net.Listener) *Listener {
-	l := &Listener{base: ln, slots: make(chan struct{}, maxUndecided)}
+	l := &Listener{
+		base:      ln,
+		local:     newCrowd(maxLocal, maxLocal),
+		strangers: newCrowd(maxStrangers, maxPerSource),
+	}
 	l.closed, l.close = context.WithCancel(context.Background())
 	l.tls, l.plain = &side{l, make(chan net.Conn)}, &side{l, make(chan net.Conn)}
 	return l
@@ -83,9 +88,7 @@ func (l *Listener) Serve() error {
 		switch {
 		case err == nil:
 			backoff = firstBackoff
-			if !l.admit(conn) {
-				return nil
-			}
+			l.admit(conn)
 		case l.isClosed():
 			return nil
 		case !isTemporary(err):
@@ -99,32 +102,37 @@ func (l *Listener) Serve() error {
 	}
 }
 
-func (l *Listener) admit(conn net.Conn) bool {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed.Done():
-		_ = conn.Close()
-		return false
+// admit lets a connection decide. It never blocks (SEC-21).
+func (l *Listener) admit(conn net.Conn) {
+	from, local := sourceOf(conn)
+	in := l.strangers
+	if local {
+		in = l.local
 	}
+	stay, leave := context.WithCancel(l.closed)
+	g := &guest{leave: leave, from: from}
+	in.add(g)
 	l.conns.Go(func() {
-		defer func() { <-l.slots }()
-		l.decide(conn)
+		defer leave()
+		defer in.remove(g)
+		l.decide(stay, conn, func() { in.renew(g) })
 	})
-	return true
 }
 
-// decide reads the first byte and hands the connection over.
-func (l *Listener) decide(conn net.Conn) {
+// decide reads the first byte, calls decided and hands the connection over, unless
+// stay ends before.
+func (l *Listener) decide(stay context.Context, conn net.Conn, decided func()) {
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
-	// Close ends a read that waits for a silent peer, but must not touch a
-	// connection that has been handed over.
-	unwatch := context.AfterFunc(l.closed, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	// The end of stay ends a read that waits for a silent peer, but must not
+	// touch a connection that has been handed over.
+	unwatch := context.AfterFunc(stay, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	var first [1]byte
 	n, err := conn.Read(first[:])
 	if !unwatch() || n == 0 || err != nil {
 		_ = conn.Close()
 		return
 	}
+	decided()
 	to := l.plain
 	if first[0] == tlsHandshake {
 		to = l.tls
@@ -136,7 +144,7 @@ func (l *Listener) decide(conn net.Conn) {
 	case to.conns <- &prefixed{Conn: conn, first: first[0], pending: true}:
 	case <-timer.C:
 		_ = conn.Close()
-	case <-l.closed.Done():
+	case <-stay.Done():
 		_ = conn.Close()
 	}
 }
