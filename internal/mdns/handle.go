@@ -99,8 +99,8 @@ func (r *run) compare(s sections, l *link, from Origin) {
 func (r *run) handleQuery(p *parser, l *link, from Origin, now time.Time) {
 	var asked []question
 	more := 0
-	// Whether all answers will be multicast.
-	forAll := p.count[1] == 0 && !p.truncated && from.Source.Port() == Port && !r.own(from.Source.Addr())
+	// Whether others heard it too and all answers will be multicast.
+	forAll := p.count[1] == 0 && !p.truncated && from.Source.Port() == Port && !from.direct() && !r.own(from.Source.Addr())
 	if p.questions(func(q question) {
 		if more++; more > maxAnswered {
 			return

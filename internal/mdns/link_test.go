@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/miekg/dns"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,6 +41,31 @@ func TestAPacketBelongsToTheLinkItArrivedOn(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%s: link %d; want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestAQuestionToThisHostAloneIsNoneForAll(t *testing.T) {
+	b, err := query("_x._tcp.local.", dns.TypePTR).Pack()
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		name      string
+		index     int
+		multicast bool
+		want      bool
+	}{
+		{"to the group", 1, true, true},
+		{"to this host", 1, false, false},
+		{"where the system does not tell", 0, false, true},
+	} {
+		r := newRun(New(Config{}))
+		l := newLink(Interface{Index: 1, Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}})
+		r.links = []*link{l}
+		r.browsers = []*Browser{{serviceType: "_x._tcp.local."}}
+		now := time.Now()
+		r.handle(b, Origin{Source: netip.MustParseAddrPort("192.0.2.7:5353"), Interface: tt.index, Multicast: tt.multicast}, now)
+		if got := l.askedByAnother("_x._tcp.local.", now); got != tt.want {
+			t.Errorf("%s: counts as asked by another: %v; want %v", tt.name, got, tt.want)
 		}
 	}
 }

@@ -90,9 +90,12 @@ type Listener interface {
 // Origin says where a received packet came from.
 type Origin struct {
 	Source    netip.AddrPort
-	Interface int  // index of the receiving one; 0 if unknown
+	Interface int  // index of the receiving one; 0 if unknown, and with it where the packet was sent to
 	Multicast bool // known to have been sent to the group
 }
+
+// direct reports whether a packet is known to have been sent to this host alone.
+func (o Origin) direct() bool { return o.Interface != 0 && !o.Multicast }
 
 // System returns the machine's own network.
 func System() Network { return system{} }
