@@ -17,6 +17,7 @@ type link struct {
 	Interface
 	failedQueries int
 	err           error // of the last send
+	refused       bool  // the system joins no more groups, and that was logged
 
 	lastSent map[recordKey]time.Time // when a record was last multicast
 	pending  map[*entry]*pending     // answers that wait for their time

@@ -5,7 +5,9 @@ package mdns_test
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,6 +143,54 @@ func TestFailuresToSendAreCountedAndWarnedOfOnce(t *testing.T) {
 		h.Break("eth1", failure)
 		ask()
 		require.Equal(t, 2, strings.Count(n.log.String(), "WARN"))
+	})
+}
+
+// crowded is a network whose listeners join the group on one interface only.
+type crowded struct {
+	mdns.Network
+	only string
+}
+
+func (c crowded) Listen() (mdns.Listener, error) {
+	l, err := c.Network.Listen()
+	return crowdedListener{l, c.only}, err
+}
+
+type crowdedListener struct {
+	mdns.Listener
+	only string
+}
+
+func (l crowdedListener) Join(on mdns.Interface) error {
+	if on.Name != l.only {
+		return os.NewSyscallError("setsockopt", syscall.ENOBUFS)
+	}
+	return l.Listener.Join(on)
+}
+
+func TestAnInterfaceTooManyIsWarnedOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.machine("192.0.2.1/24")
+		h.Attach("eth1", "other", "198.51.100.1/24")
+		n := w.runWith(mdns.Config{Network: crowded{h, "eth0"}})
+		pass(time.Second)
+		warnings := func(name string) int {
+			count := 0
+			for line := range strings.Lines(n.log.String()) {
+				if strings.Contains(line, "WARN") && strings.Contains(line, "igmp_max_memberships") && strings.Contains(line, "interface="+name) {
+					count++
+				}
+			}
+			return count
+		}
+		require.Equal(t, []int{0, 1, 0}, []int{warnings("eth0"), warnings("eth1"), warnings("eth2")})
+
+		h.Attach("eth2", "third", "203.0.113.1/24")
+		n.NetworkChanged()
+		pass(5 * time.Second)
+		require.Equal(t, []int{0, 1, 1}, []int{warnings("eth0"), warnings("eth1"), warnings("eth2")})
 	})
 }
 

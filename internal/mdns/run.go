@@ -4,8 +4,10 @@ package mdns
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -225,14 +227,22 @@ func (r *run) closeListener() {
 	r.listener = nil
 }
 
-// join joins the group on every link.
+// join joins the group on every link. Linux joins 20 groups a socket unless told
+// otherwise, so that on a machine with more interfaces the rest is deaf.
 func (r *run) join() {
 	if r.listener == nil {
 		return
 	}
 	for _, l := range r.links {
-		if err := r.listener.Join(l.Interface); err != nil {
+		err := r.listener.Join(l.Interface)
+		full := errors.Is(err, syscall.ENOBUFS)
+		switch {
+		case full && !l.refused:
+			r.cfg.Log.Warn("nothing is heard on an interface, the system joins no more groups: "+
+				"raise net.ipv4.igmp_max_memberships or name the interfaces with --interfaces", "interface", l.Name, "err", err)
+		case err != nil:
 			r.cfg.Log.Debug("group not joined", "interface", l.Name, "err", err)
 		}
+		l.refused = full
 	}
 }
