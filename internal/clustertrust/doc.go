@@ -7,7 +7,8 @@
 // again what changed since, so that a removed pin counts from the next look on.
 // What one look found is a [State], which never changes. A node is a member while it
 // has a usable key pair and either an admission or a pin (SEC-T10), and no teardown
-// is pending (DEC-73). Who is no member trusts nobody, itself included (SEC-T14).
+// is pending (DEC-73). Who is no member trusts nobody, itself included (SEC-T14). What
+// cannot be read leaves that as it was, and [State.Unsure] tells "no" from "not known".
 //
 // Trust is the comparison of whole certificates: never a name, an address, a date or
 // an authority (SEC-12, SEC-16). The configurations for TLS that a View gives decide

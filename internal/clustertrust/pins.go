@@ -19,47 +19,72 @@ import (
 // known.
 var errUnreadable = errors.New("cannot be read")
 
-// readPinsLocked reads all pins anew. A directory that cannot be listed keeps the
-// former ones, and so does a single file that cannot be read; a file that is read
-// and is no pin is none (SEC-T11).
-func (v *View) readPinsLocked(s *State) error {
+// pin is what is known of one file in trusted.
+type pin struct {
+	reading reading
+	cert    *x509.Certificate // nil while it is no pin, as far as is known
+	unknown bool              // it could not be read
+}
+
+// listPinsLocked finds out which pins there are. A directory that cannot be listed
+// keeps the former ones.
+func (v *View) listPinsLocked(*State) error {
 	entries, err := os.ReadDir(filepath.Join(v.dir, "trusted"))
-	if errors.Is(err, fs.ErrNotExist) {
-		s.pins = nil
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	pins := make(map[string]*x509.Certificate)
-	var unknown error
+	former := v.pins
+	v.pins = make(map[string]pin)
 	for _, e := range entries {
 		uuid, isPin := strings.CutSuffix(e.Name(), ".json")
-		if !isPin || e.IsDir() {
+		if !isPin {
 			continue
 		}
-		if len(pins) >= maxPins {
+		if len(v.pins) >= maxPins {
 			v.complainLocked("trusted", fmt.Errorf("more than %d pins, the rest is ignored", maxPins))
 			break
 		}
-		cert, err := v.readPin(uuid)
-		if err == nil {
-			pins[uuid] = cert
+		v.pins[uuid] = former[uuid]
+	}
+	return nil
+}
+
+// readPinsLocked reads the pins that may have changed, and reports whether anything
+// was read. A file that cannot be read keeps the pin it was; one that is read and is
+// no pin is none (SEC-T11). Their own stamps count, not only the directory's: a file
+// can be written in place.
+func (v *View) readPinsLocked() (anything bool) {
+	for uuid, p := range v.pins {
+		name := filepath.Join("trusted", uuid+".json")
+		at, now := v.stamp(name, os.Stat)
+		if p.reading.holds(at, now) {
 			continue
 		}
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // removed while we looked
-		case errors.Is(err, errUnreadable):
-			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", e.Name(), err))
-			if former := s.pins[uuid]; former != nil {
-				pins[uuid] = former
-			}
-		default:
-			v.complainLocked(filepath.Join("trusted", e.Name()), err)
+		anything = true
+		cert, err := v.readPin(uuid)
+		p.unknown = errors.Is(err, errUnreadable)
+		if !p.unknown {
+			p.cert = cert
 		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			v.complainLocked(name, err)
+		}
+		p.reading = newReading(at, now, p.unknown)
+		v.pins[uuid] = p
 	}
-	s.pins = pins
-	return unknown
+	return anything
+}
+
+// takePinsLocked puts what is known of the pins into a state.
+func (v *View) takePinsLocked(s *State) {
+	s.pins = make(map[string]*x509.Certificate, len(v.pins))
+	s.doubts.pins = false
+	for uuid, p := range v.pins {
+		if p.cert != nil {
+			s.pins[uuid] = p.cert
+		}
+		s.doubts.pins = s.doubts.pins || p.unknown
+	}
 }
 
 // readPin reads the pin of one peer (CLT-2).

@@ -25,6 +25,13 @@ type State struct {
 	leaf    *identity // nil until a key pair was loaded
 	pins    map[string]*x509.Certificate
 	leaving bool // a teardown is pending
+	doubts  doubts
+}
+
+// doubts are the parts that could not be read, so that they are as they were before.
+type doubts struct {
+	leaf, admission, leaving bool
+	list, pins               bool // which pins there are, and what some of them hold
 }
 
 // identity is this node's key pair.
@@ -37,6 +44,15 @@ type identity struct {
 // Clustered reports whether the node is a member of a cluster.
 func (s *State) Clustered() bool {
 	return s.leaf != nil && !s.leaving && (s.ClusterID != "" || len(s.pins) > 0)
+}
+
+// Unsure reports whether the node may be a member although Clustered says no, for
+// something could not be read. Whoever is open to all while the node is in no cluster
+// stays closed then.
+func (s *State) Unsure() bool {
+	d := s.doubts
+	return !s.Clustered() && (s.leaf != nil || d.leaf) && (!s.leaving || d.leaving) &&
+		(s.ClusterID != "" || len(s.pins) > 0 || d.admission || d.list || d.pins)
 }
 
 // Self returns the node's principal while it is a member, else "".
@@ -84,7 +100,7 @@ func (s *State) member(cert *x509.Certificate) (principal string, err error) {
 }
 
 func (s *State) equal(other *State) bool {
-	return s.ClusterID == other.ClusterID && s.Epoch == other.Epoch && s.leaving == other.leaving &&
+	return s.ClusterID == other.ClusterID && s.Epoch == other.Epoch && s.leaving == other.leaving && s.doubts == other.doubts &&
 		sameIdentity(s.leaf, other.leaf) &&
 		maps.EqualFunc(s.pins, other.pins, func(a, b *x509.Certificate) bool { return bytes.Equal(a.Raw, b.Raw) })
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -139,4 +140,67 @@ func TestAPinWithAnotherCertificateReplacesTheFormer(t *testing.T) {
 	m.Pin(other)
 	require.NotSame(t, before, v.Refresh())
 	require.True(t, v.State().Trusts(other.UUID))
+}
+
+// TestAPinThatIsRewrittenInPlaceIsNoticed: the directory's own stamp does not tell.
+func TestAPinThatIsRewrittenInPlaceIsNoticed(t *testing.T) {
+	m, other := clustertest.New(t), clustertest.New(t)
+	clustertest.Pair(m, other)
+	m.Age()
+	v := open(m)
+	first := v.State()
+	require.True(t, first.Trusts(other.UUID))
+	require.Same(t, first, v.Refresh())
+	require.NoError(t, os.WriteFile(filepath.Join(m.Dir, "trusted", other.UUID+".json"), []byte("{}"), 0o600))
+	require.False(t, v.Refresh().Trusts(other.UUID))
+}
+
+// TestWhatIsNotSettledIsReadTenTimesASecond: a file whose content changes under the
+// same stamp tells when it is read. Its time is ahead of the clock, so that it never
+// settles.
+func TestWhatIsNotSettledIsReadTenTimesASecond(t *testing.T) {
+	m := clustertest.New(t)
+	path := filepath.Join(m.Dir, "admission.json")
+	ahead := time.Now().Add(time.Hour)
+	admit := func(id string) {
+		t.Helper()
+		m.Admit(id, 1)
+		require.NoError(t, os.Chtimes(path, ahead, ahead))
+	}
+	admit("c1")
+	m.Age("admission.json")
+	v := open(m)
+	require.Equal(t, "c1", v.State().ClusterID)
+	var before time.Time // the last reading
+	for v.State().ClusterID == "c1" {
+		admit("c2")
+		before = time.Now()
+		v.Refresh()
+	}
+	admit("c3")
+	state := v.Refresh()
+	if time.Since(before) < 100*time.Millisecond {
+		require.Equal(t, "c2", state.ClusterID, "it was read a moment ago")
+	}
+	require.Eventually(t, func() bool { return v.Refresh().ClusterID == "c3" }, 5*time.Second, 10*time.Millisecond)
+}
+
+func TestAnAbsenceThatWasReadIsSure(t *testing.T) {
+	m := clustertest.New(t)
+	v := open(m)
+	require.False(t, v.State().Unsure())
+	require.NoError(t, os.RemoveAll(m.Dir))
+	require.False(t, v.Refresh().Clustered())
+	require.False(t, v.State().Unsure())
+	var none *clustertrust.View
+	require.False(t, none.Refresh().Unsure())
+}
+
+func TestAKeyPairThatIsDamagedLeavesMembershipUnsure(t *testing.T) {
+	m := clustertest.New(t)
+	require.NoError(t, os.WriteFile(filepath.Join(m.Dir, "node.key"), []byte("damaged"), 0o600))
+	require.False(t, open(m).State().Unsure(), "without an admission or a pin it would be none with any key")
+	m.Admit("c1", 1)
+	require.False(t, open(m).State().Clustered())
+	require.True(t, open(m).State().Unsure())
 }

@@ -12,10 +12,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"io/fs"
 	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -104,6 +106,19 @@ func (m *Member) Unpin(other *Member) {
 func (m *Member) Admit(clusterID string, epoch uint64) {
 	m.t.Helper()
 	m.write("admission.json", m.json(map[string]any{"counter": epoch, "activated": epoch, "clusterId": clusterID, "epoch": epoch}))
+}
+
+// Age makes everything in the directory old, so that a view takes it as settled, but
+// for the files named.
+func (m *Member) Age(except ...string) {
+	m.t.Helper()
+	old := time.Now().Add(-time.Hour)
+	m.must(filepath.WalkDir(m.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || slices.Contains(except, d.Name()) {
+			return err
+		}
+		return os.Chtimes(path, old, old)
+	}))
 }
 
 // KeyPair returns the node's key and certificate, for a peer that a test plays itself.
