@@ -4,6 +4,7 @@ package nodeinfo
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 
 	"nvpair/internal/clustertrust"
@@ -22,18 +23,23 @@ func openGated(ctx context.Context, port int, trust *clustertrust.View) ([]liste
 }
 
 // members lets a request pass by the membership as it is now. So a node that joins
-// closes its inventory in place, and one that leaves opens it again.
+// closes its inventory in place, and one that leaves opens it again. A membership that
+// cannot be read closes it, too.
 func members(trust *clustertrust.View, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		allowed := req.TLS == nil && !trust.Refresh().Clustered()
-		if req.TLS != nil {
-			_, err := trust.Caller(req.TLS)
-			allowed = err == nil
-		}
-		if !allowed {
+		if !admitted(trust, req.TLS) {
 			http.Error(w, "forbidden: not a pinned cluster peer", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, req)
 	})
+}
+
+func admitted(trust *clustertrust.View, conn *tls.ConnectionState) bool {
+	if conn == nil {
+		state := trust.Refresh()
+		return !state.Clustered() && !state.Unsure()
+	}
+	_, err := trust.Caller(conn)
+	return err == nil
 }

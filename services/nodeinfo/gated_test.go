@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,5 +87,30 @@ func TestTheInventoryIsKeptToTheCluster(t *testing.T) {
 	status, _, err = c.answer(nil)
 	require.NoError(t, err)
 	require.Equal(t, 200, status)
+	require.NoError(t, c.stop())
+}
+
+// TestAMembershipThatCannotBeReadOpensNothing: only who is known to be in no cluster is
+// open to all.
+func TestAMembershipThatCannotBeReadOpensNothing(t *testing.T) {
+	self := clustertest.New(t)
+	admission := filepath.Join(self.Dir, "admission.json")
+	require.NoError(t, os.Mkdir(admission, 0o700)) // cannot be read as a file
+	c := start(t, desk(), func(cfg *Config) { cfg.ClusterDir = self.Dir })
+
+	status, text, err := c.answer(nil)
+	require.NoError(t, err)
+	require.Equal(t, 403, status)
+	require.NotContains(t, text, "GPUs")
+
+	require.NoError(t, os.Remove(admission))
+	status, _, err = c.answer(nil)
+	require.NoError(t, err)
+	require.Equal(t, 200, status)
+
+	require.NoError(t, os.Mkdir(admission, 0o700))
+	status, _, err = c.answer(nil)
+	require.NoError(t, err)
+	require.Equal(t, 403, status, "that there was none before is not that there is none")
 	require.NoError(t, c.stop())
 }
