@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // errUnreadable means that a pin's file could not be read: what it holds is not
@@ -49,11 +50,20 @@ func (v *View) listPinsLocked(*State) error {
 	return nil
 }
 
+// fewPins are looked at each time. More are after the directory changed, which is how
+// pins are added, replaced and removed, and else once in recheck.
+const fewPins = 32
+
 // readPinsLocked reads the pins that may have changed, and reports whether anything
 // was read. A file that cannot be read keeps the pin it was; one that is read and is
 // no pin is none (SEC-T11). Their own stamps count, not only the directory's: a file
 // can be written in place.
-func (v *View) readPinsLocked() (anything bool) {
+func (v *View) readPinsLocked(changed bool) (anything bool) {
+	began := time.Now()
+	if len(v.pins) > fewPins && !changed && began.Before(v.pinsDue) {
+		return false
+	}
+	v.pinsDue = began.Add(recheck)
 	for uuid, p := range v.pins {
 		name := filepath.Join("trusted", uuid+".json")
 		at, now := v.stamp(name, os.Stat)

@@ -155,6 +155,31 @@ func TestAPinThatIsRewrittenInPlaceIsNoticed(t *testing.T) {
 	require.False(t, v.Refresh().Trusts(other.UUID))
 }
 
+// TestManyPinsAreLookedAtInTurn: one that is removed or replaced counts at once all the
+// same, one that is rewritten in place soon.
+func TestManyPinsAreLookedAtInTurn(t *testing.T) {
+	m := clustertest.New(t)
+	var others []*clustertest.Member
+	for range 40 {
+		others = append(others, clustertest.New(t))
+		m.Pin(others[len(others)-1])
+	}
+	m.Age()
+	v := open(m)
+	require.Len(t, v.State().Peers(), len(others))
+	m.Unpin(others[0])
+	require.False(t, v.Refresh().Trusts(others[0].UUID))
+	others[1].Renew()
+	before := v.State()
+	m.Pin(others[1])
+	require.NotSame(t, before, v.Refresh())
+
+	m.Age()
+	v.Refresh()
+	require.NoError(t, os.WriteFile(filepath.Join(m.Dir, "trusted", others[2].UUID+".json"), []byte("{}"), 0o600))
+	require.Eventually(t, func() bool { return !v.Refresh().Trusts(others[2].UUID) }, 5*time.Second, 10*time.Millisecond)
+}
+
 // TestWhatIsNotSettledIsReadTenTimesASecond: a file whose content changes under the
 // same stamp tells when it is read. Its time is ahead of the clock, so that it never
 // settles.
