@@ -25,7 +25,7 @@ func dialTLS(dial dialer, secure *tls.Config, trust *clustertrust.View) dialer {
 			return nil, err
 		}
 		config := member
-		if !trust.Refresh().Clustered() {
+		if state := trust.Refresh(); !state.Clustered() && !state.Unsure() {
 			config = secure.Clone()
 			config.ServerName, _, _ = net.SplitHostPort(addr) // the transport's addresses have a port
 		}
