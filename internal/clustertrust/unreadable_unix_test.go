@@ -142,6 +142,6 @@ func TestAPinThatCannotBeReadIsNoBurdenForTheOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(pin, make([]byte, info.Size()), 0o600)) // would be seen to be no pin if it were read
 	require.NoError(t, os.Chtimes(pin, old, old))
-	time.Sleep(150 * time.Millisecond) // the pin that cannot be read is due again
+	<-time.After(150 * time.Millisecond) // the pin that cannot be read is due again
 	require.True(t, v.Refresh().Trusts(other.UUID))
 }
